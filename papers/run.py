@@ -67,7 +67,6 @@ _ALL: Final = (
         "smart_homes.cumulative",
     ),
     ("protecting-shapes", "What bins and shapes do", "section 6.2, future work", "smart_homes.shapes"),
-    ("beyond-association", "Two variables: Google's own cases", "google/rappor's tests", "beyond.association"),
     ("beyond-people-needed", "How many people a share needs", "epsilon 0.5 to 4", "beyond.people_needed"),
     ("beyond-crafted-reports", "What liars gain, and which alarms", "1% liars", "beyond.crafted_reports"),
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from overstory.analysis.difference import Combined, Difference, difference, ratio, total
+    from overstory.analysis.difference import Difference, Total, difference, total
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.oracle import FrequencyOracle, oracle
     from overstory.analysis.postprocess import postprocess
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0.dev0"
 __all__ = [
-    "Combined",
     "Difference",
     "Estimate",
     "FormatError",
@@ -42,13 +41,13 @@ __all__ = [
     "SupportCounts",
     "Survey",
     "TableTrial",
+    "Total",
     "__version__",
     "difference",
     "oracle",
     "oracle_kind",
     "oracles",
     "postprocess",
-    "ratio",
     "survey",
     "survey_numbers",
     "survey_sets",
@@ -59,7 +58,6 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "Combined": "analysis.difference",
         "Difference": "analysis.difference",
         "Estimate": "analysis.estimate",
         "FormatError": "protocol.errors",
@@ -74,11 +72,11 @@ __getattr__, __dir__ = lazy_names(
         "Survey": "trial.values",
         "NumberTrial": "trial.numbers",
         "TableTrial": "trial.tables",
+        "Total": "analysis.difference",
         "difference": "analysis.difference",
         "oracle": "analysis.oracle",
         "oracle_kind": "protocol.kinds.own_oracles",
         "postprocess": "analysis.postprocess",
-        "ratio": "analysis.difference",
         "survey": "trial.values",
         "survey_sets": "trial.item_sets",
         "survey_numbers": "trial.numbers",

@@ -1,4 +1,4 @@
-"""Totals and ratios of several values: their intervals hold what they say, and how errors go together is exact.
+"""Totals of several values: their intervals hold what they say, and how errors go together is exact.
 
 By enumeration for every kind of report, and by coverage: 93.5% to 96.5% counts as right, as in `test_difference`. The
 quick tests raise a false alarm with a chance of at most FALSE_ALARM, were the seeds not fixed.
@@ -16,7 +16,7 @@ from scipy.stats import binom
 import overstory
 from overstory.analysis.decoding import decode
 from overstory.analysis.decoding.candidates import CandidateMap
-from overstory.analysis.difference import ratio, total
+from overstory.analysis.difference import total
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.kinds.base import pair_covariance
 from overstory.protocol.errors import ParameterError
@@ -74,29 +74,29 @@ def test_two_values_supports_go_together_as_enumeration_says(kind):
 
 
 def covered(kind, epsilon, people, pairs, interval=lambda combined: (combined.low, combined.high)):
-    """How often the intervals of two totals and of two ratios hold the population's."""
+    """How often the intervals of four totals hold the population's."""
     f, hits = WEEKS[0], []
     for week, _ in collections(kind, epsilon, people, pairs, seed=11):
         week = replace(week, interval_kind="population")  # noqa: PLW2901
         asked = [
             (total(week, ["v0", "v1"]), f[0] + f[1]),
             (total(week, ["v1", "v2", "v3"]), f[1:4].sum()),
-            (ratio(week, ["v0"], ["v1"]), f[0] / f[1]),
-            (ratio(week, ["v0", "v1"], ["v1", "v2"]), (f[0] + f[1]) / (f[1] + f[2])),
+            (total(week, ["v0", "v2"]), f[0] + f[2]),
+            (total(week, ["v1", "v4"]), f[1] + f[4]),
         ]
         hits.append([low <= truth <= high for (low, high), truth in ((interval(c), truth) for c, truth in asked)])
     return np.array(hits)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_intervals_of_totals_and_ratios_cover(kind):
+def test_intervals_of_totals_cover(kind):
     assert not is_alarming(covered(kind, 4.0, 1_500, 100))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, 4.0])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_coverage_of_totals_and_ratios_is_between_93_5_and_96_5_percent(kind, epsilon):
+def test_the_coverage_of_totals_is_between_93_5_and_96_5_percent(kind, epsilon):
     """Over 1,000 collections; the errors of Bloom filters are only ever widened, so they may cover more."""
     hits = covered(kind, epsilon, 3_000, 1_000)
     by_interval = hits.mean(axis=0).round(3).tolist()
@@ -132,26 +132,6 @@ def test_the_total_of_all_values_of_a_symbol_oracle_is_certain(interval_kind):
     assert four.high - four.low == pytest.approx(one.high - one.low, rel=1e-9)
 
 
-def test_a_ratio_to_what_may_be_nobody_has_no_ends():
-    """Fieller's interval is honest: it covers at its level though the denominator is 1.5 standard errors from 0."""
-    rng, hits, unbounded = np.random.default_rng(2), 0, 0
-
-    class Apart:
-        def covariance(self, estimate, kind, places):
-            return np.zeros((len(places), len(places)))
-
-    for _ in range(2_000):
-        drawn = rng.normal([300.0, 30.0, 100.0], 20.0)
-        found = ratio(few(drawn, joint_errors=Apart()), ["a"], ["b"])
-        hits += found.low <= 10 <= found.high
-        unbounded += not found.is_bounded
-        assert found.is_bounded == (abs(drawn[1]) > 1.96 * 20.0) or abs(abs(drawn[1]) - 39.2) < 0.1
-    assert unbounded > 1_000
-    assert binom.cdf(hits, 2_000, 0.935) > FALSE_ALARM
-    nothing = ratio(few([300.0, 0.0, 100.0], joint_errors=Apart()), ["a"], ["b"])
-    assert (nothing.to_json()["estimate"], nothing.to_json()["low"], nothing.to_json()["high"]) == (None, None, None)
-
-
 def test_one_value_alone_has_its_own_interval():
     found = few([500.0, 300.0, 100.0])
     for kind in ("reports", "population"):
@@ -179,7 +159,7 @@ def test_what_has_no_total_is_refused():
         total(found, ["a", "a"])
     for nothing in ([], "ab"):
         with pytest.raises(ParameterError, match="give a list of at least one value"):
-            ratio(found, ["a"], nothing)
+            total(found, nothing)
 
 
 def test_candidates_that_no_cohort_tells_apart_are_not_added_up():

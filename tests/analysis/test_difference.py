@@ -87,22 +87,6 @@ def test_the_population_adds_the_sampling_of_devices_not_of_reports():
     assert (alone.errors() == alone.standard_errors).all()
 
 
-@pytest.mark.parametrize("name", ["grr", "opt-wb", "oue"])
-def test_reports_of_one_device_are_one_person(name):
-    """10 reports each of 300 people, fresh noise or memoized: the population's interval covers."""
-    parameters = {"window": 10} if name == "opt-wb" else {}
-    oracle, rng, hits = overstory.oracle(name, domain_size=5, epsilon=10.0, **parameters), np.random.default_rng(3), []
-    for _ in range(120):
-        fleet = oracle.devices(rng.choice(5, size=300, p=WEEKS[0]), rng)
-        counts = [oracle.accumulate(fleet.report(index)) for index in range(10)]
-        total = sum(counts[1:], counts[0])
-        found = oracle.estimate(total, reports_per_device=10.0, interval_kind="population")
-        low, high = found.confidence_interval()
-        hits.append((low <= 3_000 * WEEKS[0]) & (3_000 * WEEKS[0] <= high))
-    few = binom.cdf(np.array(hits).sum(axis=0)[:4], 120, 0.93).min()  # 300 people: it is a little short
-    assert few > FALSE_ALARM
-
-
 def test_detection_does_not_depend_on_the_kind():
     """Detection tests whether nobody has a value: then the sampling of people adds nothing."""
     reports, population = (estimate([300.0, 70.0, 10.0], interval_kind=kind) for kind in ("reports", "population"))
@@ -130,16 +114,6 @@ def test_a_difference_has_error_interval_p_and_q():
     assert (told["interval"], told["reports"]) == ("population", [1_000, 2_000])
     assert "of all devices like these" in both.table()
     assert difference(a, b, interval_kind="reports").standard_errors[0] == pytest.approx(0.025)
-
-
-def test_two_equal_populations_are_rarely_called_different():
-    """Two-sided p-values are even from 0 to 1 where nothing changed: the false discovery rate is kept."""
-    rng, alarms = np.random.default_rng(4), 0
-    for _ in range(400):
-        drawn = [rng.normal([500.0, 300.0, 100.0], np.sqrt(400.0 + np.array([250.0, 210.0, 90.0]))) for _ in range(2)]
-        alarms += difference(*map(estimate, drawn)).changed().any()
-    assert binom.sf(alarms - 1, 400, 0.05) > FALSE_ALARM
-    assert difference(estimate([500.0, 300.0, 100.0]), estimate([300.0, 300.0, 100.0])).changed().tolist()[0]
 
 
 def test_what_one_collection_does_not_know_is_unknown():
@@ -250,69 +224,6 @@ def test_the_sentence_names_what_changed():
     assert both.sentence().startswith("changed, in percentage points: ")
     assert text in both.sentence()
     assert both.sentence() in both.table()
-
-
-def overlapping(name, parameters, stay, rng):
-    """Two weeks of 2,000 devices each, of which a share stays and keeps its values: the difference of the first value.
-
-    Returns the difference with the overlap declared.
-    """
-    oracle = overstory.oracle(name, domain_size=5, **parameters)
-    kept = int(2_000 * stay)
-    held = rng.choice(5, 4_000 - kept, p=WEEKS[0])
-    fleet = oracle.devices(held, rng)
-    first, second = (
-        oracle.accumulate(part)
-        for part in (reports_of(fleet, 0, 0, 2_000), reports_of(fleet, 1, 2_000 - kept, 4_000 - kept))
-    )
-    return difference(oracle.estimate(first), oracle.estimate(second), overlap=stay)
-
-
-def reports_of(fleet, index, start, stop):
-    from dataclasses import replace
-
-    batch = fleet.report(index)
-    return replace(batch, bits=batch.bits[start:stop], cohorts=batch.cohorts[start:stop])
-
-
-@pytest.mark.parametrize("stay", [0.5, 0.9, 1.0])
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("grr", {"epsilon": 2.0}),
-        ("oue", {"epsilon": 2.0}),
-        ("l-osue", {"epsilon_permanent": 3.0, "epsilon_report": 1.5}),
-        ("subset", {"epsilon": 2.0}),
-        ("opt-wb", {"epsilon": 2.0, "window": 2}),
-    ],
-)
-def test_a_declared_overlap_has_the_covariance(name, parameters, stay):
-    """The spread of z is 1, where without the declaration it would be less: the errors are exact, not just safe."""
-    rng, z, squares = np.random.default_rng(8), [], []
-    for _ in range(150):
-        both = overlapping(name, parameters, stay, rng)
-        known = both.standard_errors[:4] > 1e-9
-        z += (both.differences[:4] / np.where(known, both.standard_errors[:4], 1))[known].tolist()
-        assert np.allclose(both.differences[:4][~known], 0, atol=1e-9)
-        squares.append(both.overall_p_value <= 0.05)
-    if z:
-        assert np.mean(np.square(z)) == pytest.approx(1, abs=0.25)
-    assert binom.sf(sum(squares) - 1, 150, 0.09) > FALSE_ALARM
-
-
-def test_an_overlap_that_cannot_be_used_is_refused():
-    rng, oue, grr = np.random.default_rng(9), *(overstory.oracle(n, domain_size=5, epsilon=1.0) for n in ("oue", "grr"))
-    held = np.arange(5).repeat(100)
-    a, b, other = week(oue, held, rng), week(oue, held, rng), week(grr, held, rng)
-    for share in (-0.1, 1.1, float("nan")):
-        with pytest.raises(ParameterError, match="overlap is a share of the devices, 0 to 1"):
-            difference(a, b, overlap=share)
-    with pytest.raises(ParameterError, match="two collections of one oracle that is estimated in closed form"):
-        difference(a, other, overlap=0.5)
-    bloom, _ = next(two_weeks.collections("Bloom filters, h = 1", 4.0, 500, 1))[0], None
-    with pytest.raises(ParameterError, match="without it the test is conservative"):
-        difference(bloom, bloom, overlap=0.5)
-    assert "90% of the devices of the smaller collection" in difference(a, b, overlap=0.9).notes[0]
 
 
 def test_without_covariances_the_overall_test_is_that_of_the_smallest_q():

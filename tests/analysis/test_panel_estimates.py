@@ -16,7 +16,6 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.metric_table import metric_from_json
 from overstory.protocol.metrics.panel import Panel, Places
 from overstory.protocol.metrics.period import Period
-from overstory.queries.comparison import compare_ranges
 from overstory.queries.counts import ActiveDevices, PeriodCounts
 from overstory.queries.readings import EstimateOptions, read
 from support.devices import ENTRY, HEAD
@@ -24,7 +23,6 @@ from support.devices import ENTRY, HEAD
 WEEK = Period.parse("week")
 FIRST = 3_024
 TREE = 'domain = {kind = "categories", names = ["oak", "ash"]}\noracle = "%s"\nparameters = {epsilon = 1.0}\n'
-LOAD = 'domain = {kind = "interval", min = 0, max = 10}\noracle = "mean"\nparameters = {epsilon = 1.0}\n'
 
 
 def metric(panel='panel = {cycle = "year"}\n', oracle="grr", rest="", period="week"):
@@ -152,14 +150,6 @@ def test_pooled_periods_are_the_total_of_as_many(words):
     with pytest.raises(ParameterError, match="pool = 0"):
         read(counted, "per-period", EstimateOptions(pool=0))
     assert read(counted, "per-period", EstimateOptions(pool=1)).to_json() == read(counted, "per-period").to_json()
-
-
-def test_an_overlap_of_a_panel_is_refused():
-    of = metric()
-    both = weeks(of, [FIRST + 1]), weeks(of, [FIRST])
-    with pytest.raises(ParameterError, match="every answer has noise of its own"):
-        compare_ranges(*both, overlap=0.5)
-    assert compare_ranges(*(weeks(metric(""), [week]) for week in (FIRST + 1, FIRST)), overlap=0.5).difference
 
 
 def test_a_drift_of_periods_without_common_devices_has_the_error_of_independent_ones():

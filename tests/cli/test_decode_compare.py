@@ -24,19 +24,18 @@ def compare(folder, *more, ranges=(LATER, EARLIER), status=0):
     return done(folder, "decode", *STORED, "--compare", *ranges, *more, status=status)
 
 
-def test_a_kind_an_alpha_and_an_overlap_are_obeyed(folder):
-    usual, reports, overlapping = (
+def test_a_kind_and_an_alpha_are_obeyed(folder):
+    usual, reports = (
         json.loads(compare(folder, "--json", *more).stdout)
-        for more in ((), ("--interval", "reports", "--alpha", ".01"), ("--overlap", "1", "--reports-per-device", "1"))
+        for more in ((), ("--interval", "reports", "--alpha", ".01"))
     )
     assert (usual["interval"], reports["interval"]) == ("population", "reports")
-    assert (usual["alpha"], reports["alpha"], overlapping["overlap"]) == (0.05, 0.01, 1.0)
+    assert (usual["alpha"], reports["alpha"]) == (0.05, 0.01)
     error = {
         name: row["standard_error"]
         for name, row in (("usual", usual["differences"][0]), ("reports", reports["differences"][0]))
     }
     assert error["reports"] < error["usual"]
-    assert any("100% of the devices of the smaller collection" in note for note in overlapping["notes"])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,6 @@ def test_a_kind_an_alpha_and_an_overlap_are_obeyed(folder):
     [
         (("2026-11-16..2026-11-18", "2026-11-18..2026-11-20"), (), "both ranges hold 2026-11-18"),
         (("2026-12-01", "2026-11-20"), (), "2026-12-01 has no reports of theme"),
-        ((LATER, EARLIER), ("--overlap", "2"), "overlap is a share of the devices, 0 to 1"),
         ((LATER, EARLIER), ("--reports-per-device", "9"), "9 reports per device"),
     ],
 )

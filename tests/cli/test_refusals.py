@@ -82,7 +82,6 @@ def folder(tmp_path_factory):
 FILES = "--params params.csv --counts counts.csv --map map.csv"
 STORED = "--store reports.db --registry colour.toml --metric colour"
 BY_RELEASE = "--store reports.db --registry grouped.toml --metric colour"
-PAIR = "--params params.csv --map map.csv map.csv --pair word"
 TABLE = "--store reports.db --registry table.toml --metric crashes"
 NEEDS = "--domain-size 10 --epsilon 2 --reports 5000"
 FOR_STRINGS = "--epsilon 1.0743 --epsilon-permanent 4.3945 --reports 1000000 --candidates 200"
@@ -180,8 +179,6 @@ REFUSED = {
     ],
     "sum --params params.csv": [
         ("reports.parquet -o counts.parquet", "-o counts.parquet: counts are CSV: give another name"),
-        ("values.csv -o - --pair word:bit page:bit", "one of the two may be a bit"),
-        ("values.csv -o - --pair value moon", "moon not found"),
     ],
     "demo": [
         ("--reports 0 -o never", "at least 1"),
@@ -226,7 +223,6 @@ REFUSED = {
         (f"{STORED} --plot c.svg", "--plot c.svg: there are no reports to draw"),
         (f"{STORED} --store http://x", "http://x: a collector is read alone: give one --store"),
         (f"{STORED} --engine dask", "--engine has no effect with --store"),
-        (f"{STORED} --overlap .5", "--overlap has no effect without --compare"),
         (f"{STORED} --by-group --group 1.0", "--group and --by-group exclude each other: give one"),
         (f"{STORED} --by-group", "colour has no groups: its reports name none"),
         (f"{STORED} --group 1.0", "colour has no groups: its reports name none"),
@@ -245,20 +241,12 @@ REFUSED = {
         (f"{BY_RELEASE} --compare 1.0 2026-W45", "there is no group '2026-W45'"),
         (f"{BY_RELEASE} --compare 1.0 1.1 --steps norm-sub", "--steps has no effect with --compare"),
         (f"{BY_RELEASE} --compare 1.0 1.1 --group 1.0", "--group has no effect with --compare 1.0 1.1: these are"),
-        (f"{BY_RELEASE} --compare 1.0 1.1 --overlap 1", "--overlap has no effect with --compare 1.0 1.1: these are"),
         (f"{STORED} --compare 2026-W45.. 2026-W44", "is no range of periods: give FIRST..LAST"),
         (f"{STORED} --compare 2026-W45..2026-W44 2026-W43", "ends before it begins"),
         (f"{STORED} --compare 2026-11-20 2026-W43", "2026-11-20"),
         (f"{STORED} --compare 2026-W45 2026-W44 --from 2026-W44", "--from has no effect with --compare"),
         (f"{TABLE} --steps norm-sub", "crashes is read as a table: --steps does not apply"),
         (f"{TABLE} --method lasso", "crashes is read as a table: --method does not apply"),
-        (f"{PAIR} page", "--counts missing with --pair"),
-        (f"{PAIR} page --store x.db --counts counts.csv", "--store has no effect with --pair"),
-        (f"{PAIR} word --counts counts.csv", "name two variables"),
-        (f"{PAIR} page --counts params.csv", "params.csv"),
-        (f"{PAIR} page:bit --counts counts.csv", "--map: give one map: the other variable"),
-        (f"{FILES} --pair word page", "--map: give the map of each"),
-        (f"{FILES} map.csv -o x", "--map: give one map: several are for --pair"),
         ("reports.parquet --counts counts.json", "--counts has no effect on exported folders"),
         ("reports.parquet --map map.csv", "--map has no effect on exported folders"),
     ],

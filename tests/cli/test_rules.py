@@ -81,8 +81,8 @@ def test_a_default_that_is_given_counts_as_left_out():
     option = Option("--method", choices=("gls", "lasso"), default="gls")
     given = [option.is_given(argparse.Namespace(method=text)) for text in ("gls", "lasso", None)]
     assert given == [False, True, False]
-    number = Option("--overlap", type=float)
-    assert [number.is_given(argparse.Namespace(overlap=share)) for share in (None, 0.0)] == [False, True]
+    number = Option("--epsilon", type=float)
+    assert [number.is_given(argparse.Namespace(epsilon=given)) for given in (None, 0.0)] == [False, True]
 
 
 def test_every_command_takes_quiet_and_json_where_it_prints_results():

@@ -33,7 +33,6 @@ LEVEL = 1e-4
 VALUES = 300
 GROUPS = '{by = "release", shares = {a = 0.5, b = 0.3}, devices = 9000}'
 NUMBERS = f'{{kind = "integers", min = 0, max = {VALUES - 1}}}'
-PAIR = '{kind = "table", names = ["x", "y"], of = [{kind = "strings"}, {kind = "categories", names = ["a", "b"]}]}'
 TABLES = (
     '{kind = "table", names = ["x", "y", "z"], tables = [["x", "y"], ["y", "z"]], of = ['
     + ", ".join(['{kind = "integers", min = 0, max = 9}'] * 3)
@@ -51,7 +50,6 @@ ORACLES = {  # every one whose reports have a cohort, seed or row, and one of wh
     "ranges": (NUMBERS, "{epsilon = 2.0}"),
     "rappor": (STRINGS, f"{{{RAPPOR}, f = 0.2, p = 0.3, q = 0.8}}"),
     "divided": (TABLES, '{oracle = "grr", epsilon = 2.0}'),
-    "joint": (PAIR, f'{{of = [{{oracle = "rappor-one-time", {RAPPOR}, f = 0.2}}, {{oracle = "grr", epsilon = 2.0}}]}}'),
     "grr": (NUMBERS, "{epsilon = 2.0}"),
 }
 
@@ -67,7 +65,6 @@ def registry(*oracles):
 def add_devices(store, metric, period, devices, group=""):
     rng = np.random.default_rng([period, devices])
     values = list(range(metric.num_values)) if metric.num_values else ["u", "v"]
-    values = [metric.encode(("u", "a")), metric.encode(("v", "b"))] if metric.id == "joint" else values
     held = rng.integers(len(values), size=devices)
     sent = SimulatedDevices.holding(metric.mechanism, values, held, rng).report()
     store.add([received_batch(metric, period, sent)._replace(group=group)])

@@ -91,14 +91,12 @@ def test_a_release_with_reports_on_both_sides_is_offered_without_its_own_day(dat
 
 
 def test_options_are_obeyed(data):
-    usual, reports, stayed = (
-        view(data, a=A, b=B, reports_per_device="1", **more)
-        for more in ({}, {"interval": "reports", "alpha": "0.01"}, {"overlap": "0.9"})
+    usual, reports = (
+        view(data, a=A, b=B, reports_per_device="1", **more) for more in ({}, {"interval": "reports", "alpha": "0.01"})
     )
-    error = [shown.table.rows[0]["standard_error"] for shown in (usual, reports, stayed)]
+    error = [shown.table.rows[0]["standard_error"] for shown in (usual, reports)]
     assert error[1] < error[0]
-    assert error[2] < error[0]
-    assert (reports.facts["interval"], reports.facts["alpha"], stayed.facts["overlap"]) == ("reports", 0.01, 0.9)
+    assert (reports.facts["interval"], reports.facts["alpha"]) == ("reports", 0.01)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,6 @@ def test_options_are_obeyed(data):
         ({"a": A}, "b: give both ranges"),
         ({"a": "x..y", "b": B}, "'x'"),
         ({"a": "2026-11-19..", "b": B}, "is no range of periods"),
-        ({"a": A, "b": B, "overlap": "2"}, "overlap: "),
         ({"a": A, "b": B, "interval": "both"}, "interval: "),
         ({"a": A, "b": B, "colour": "red"}, "colour: this page has no such parameter"),
         ({"a": A, "b": B, "reports_per_device": "9"}, "9 reports per device"),

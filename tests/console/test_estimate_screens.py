@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from overstory.analysis.difference.combination import total
+from overstory.analysis.difference import total
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData

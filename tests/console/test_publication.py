@@ -76,7 +76,6 @@ class Publishing:
 
 @contextmanager
 def publishing(folder, **keys):
-    folder.joinpath("sites.txt").write_text("a.example\nb.example\nc.<b>.example\n")
     text = registry_of(
         {**METRICS, **SHARES}, expires="2030-01-01", publish='"estimates"', grace_days="1", retention_days="90", **keys
     )

@@ -83,7 +83,6 @@ def test_the_same_in_other_processes_and_forks():
     """Another interpreter, with another hash seed, and its fork; fresh bits differ between a fork and its parent."""
     cases = [(c.name, c.parameters, some_values(c.build(), 8)) for c in TYPICAL_CASES]
     cases += [(name, SET, [(), (3,), (0, 1, 2, 4)]) for name in ("padding-and-sampling", "item-bits")]
-    cases += [("joint", {"of": [{"oracle": "grr", "domain_size": 3, "epsilon": 1.0}] * 2}, [0, 5, 8])]
     cases += [("divided", {"oracle": "oue", "epsilon": 1.0, "sizes": "3 2 2", "tables": "0 1, 2"}, [0, 5, 11])]
     cases += [("prefix-search", {"values": {"domain": "integers", "bits": 5}, "epsilon": 1.0}, [0, 5, 31])]
     cases += [(name, NUMBER, [-10.0, 0.3, 50.0]) for name in ("duchi", "piecewise", "hybrid", "square-wave")]

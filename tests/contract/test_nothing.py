@@ -101,10 +101,7 @@ def reports_of(built, values, nothing):
 @pytest.mark.parametrize("nothing", [0.0, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("case", [*TYPICAL_CASES, CROWDED], ids=str)
 def test_reports_of_nothing_do_not_look_crafted(case, nothing):
-    """Each collection has an alarm with a chance of at most .001, all 160 with one of .15; fixed seeds.
-
-    `dispersion` is left out: it measures a decoder's fit, which nothing disturbs, as strings outside the list do.
-    """
+    """Each collection has an alarm with a chance of at most .001, all 160 with one of .15; fixed seeds."""
     built = case.build()
     oracle, values = FrequencyOracle(built), some_values(built, 9)
     names = values if domain_of(built) is None else []
@@ -112,5 +109,5 @@ def test_reports_of_nothing_do_not_look_crafted(case, nothing):
     counts, watch = oracle.accumulate(batch), Watch.of(built)
     estimate = oracle.estimate(counts, names) if names else oracle.estimate(counts)
     checks = check_collection(built, counts, estimate, sums=watch and watch.sum(batch), labels=names)
-    assert checks
-    assert [check.name for check in checks if check.raised and check.name != "dispersion"] == []
+    assert checks or built.encoding.decoded
+    assert [check.name for check in checks if check.raised] == []

@@ -1,141 +1,24 @@
-"""What combinations cost: linked reports the sum of their parts; of several mechanisms, no less than the one used."""
+"""What combinations cost: of several mechanisms, no less than the one used."""
 
 import json
 import math
-from collections import Counter
-from itertools import islice, product
 
 import pytest
 
-from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger, charge
-from overstory.privacy.payloads.base import attack, change_leak, terms_from_json, terms_of
-from overstory.privacy.payloads.combined import LinkedTerms, terms_of_several
+from overstory.privacy.payloads.base import terms_from_json, terms_of
+from overstory.privacy.payloads.combined import terms_of_several
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.kinds.joint import joint
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.kinds.split import divided
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from support.two_histories import epsilon_between
-
-CHAIN = {"oracle": "l-grr", "domain_size": 3, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
-TWICE = {"oracle": "basic-rappor", "domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.75}
-FILTER = {"oracle": "rappor", "num_bits": 32, "num_cohorts": 8}
-PAIR = joint(of=[CHAIN, TWICE])
-FILTERS = joint(of=[FILTER, FILTER])
-MANY = joint(of=[{"oracle": "l-grr", "domain_size": 100, "epsilon_permanent": 4, "epsilon_report": 0.5}] * 2)
-ONCE = joint(of=[{"oracle": "grr", "domain_size": 3, "epsilon": 1.0}, TWICE])
-FRESH = joint(of=[{"oracle": "wb", "domain_size": 3, "epsilon": 1.0, "window": 7}] * 2)
 
 
-@pytest.mark.parametrize("built", [PAIR, FILTERS, ONCE, FRESH], ids=["pair", "filters", "once", "fresh"])
-def test_every_epsilon_is_the_sum_of_the_parts(built):
-    terms, parts = terms_of(built), [terms_of(part) for part in built.components]
-    for reports in (1, 2, 5, 100):
-        assert terms.epsilon_n(reports) == pytest.approx(sum(part.epsilon_n(reports) for part in parts), abs=1e-12)
-        assert terms.epsilon_n(reports) == pytest.approx(built.epsilon_n(reports), abs=1e-12)
-    assert terms.epsilon_permanent == pytest.approx(sum(part.epsilon_permanent for part in parts), abs=1e-12)
-    assert terms.change_leak(3) == pytest.approx(sum(part.change_leak(3) for part in parts), abs=1e-12)
-    assert terms.epsilon_any(2) >= max(part.epsilon_any(2) for part in parts)
-    assert terms.fresh == built.fresh == (built is FRESH)
-
-
-@pytest.mark.parametrize("built", [PAIR, FILTERS, ONCE, FRESH], ids=["pair", "filters", "once", "fresh"])
-def test_terms_survive_a_ledger(built):
-    terms = terms_of(built)
-    again = terms_from_json(json.loads(json.dumps(terms.canonical())))
-    assert again == terms
-    assert hash(again) == hash(terms)
-    assert isinstance(again, LinkedTerms)
-
-
-@pytest.mark.parametrize("kind", ["linked", "several"])
-@pytest.mark.parametrize("parts", [[], [{"kind": "linked"}], [{"kind": "symbols"}] * 2, [{"kind": "none"}] * 2])
-def test_damaged_terms_are_refused(kind, parts):
+@pytest.mark.parametrize("parts", [[], [{"kind": "several"}], [{"kind": "symbols"}] * 2, [{"kind": "none"}] * 2])
+def test_damaged_terms_are_refused(parts):
     with pytest.raises((FormatError, ParameterError)):
-        terms_from_json({"kind": kind, "parts": parts, "most_values": 6})
-
-
-def test_a_change_of_one_part_costs_that_part_alone():
-    """Two reports: the pair changes in both, in one, in neither; the parts alone say how much."""
-    both = epsilon_between(PAIR, [(0, 0), (0, 0)], [(0, 0), (1, 1)])
-    first = epsilon_between(PAIR, [(0, 0), (0, 0)], [(0, 0), (1, 0)])
-    second = epsilon_between(PAIR, [(0, 0), (0, 0)], [(0, 0), (0, 1)])
-    assert first == pytest.approx(epsilon_between(PAIR.components[0], [0, 0], [0, 1]), abs=1e-12)
-    assert second == pytest.approx(epsilon_between(PAIR.components[1], [0, 0], [0, 1]), abs=1e-12)
-    assert both == pytest.approx(first + second, abs=1e-12)
-    assert both <= change_leak(PAIR)
-    assert epsilon_between(PAIR, [(0, 0)] * 2, [(0, 0)] * 2) == 0
-
-
-def test_the_best_guess_of_a_pair_is_the_product_of_the_parts():
-    whole, parts = attack(PAIR), [attack(part) for part in PAIR.components]
-    assert whole.values == 6
-    assert whole.report.guess == pytest.approx(math.prod(part.report.guess for part in parts))
-    # By enumeration: one sixth of the sum over payloads of the largest likelihood.
-    pairs, reports = list(product(range(3), range(2))), [Report(0, bits) for bits in range(PAIR.payload_limit)]
-    most = [max(PAIR.likelihood(report, pair) for pair in pairs) for report in reports]
-    assert float(sum(most)) / 6 == pytest.approx(whole.report.guess, abs=1e-9)
-
-
-def test_what_reports_share_is_what_the_parts_share():
-    """Entropies of independent parts add up; the shared cohort counts once."""
-    pair, filters = linkability(PAIR), linkability(FILTERS)
-    parts = [linkability(part) for part in PAIR.components]
-    assert pair.likeness.beyond(3) == pytest.approx(sum(part.likeness.beyond(3) for part in parts))
-    own = linkability(FILTERS.components[0])
-    assert filters.always.bits == own.always.bits == 3
-    assert filters.unchanged.bits == pytest.approx(2 * own.unchanged.bits - 3)
-    once = linkability(ONCE)
-    assert once.unchanged.bits == pytest.approx(linkability(ONCE.components[0]).unchanged.bits)
-
-
-def ledger_of(built, pairs):
-    reports = tuple(enumerate(Counter(pairs).values()))
-    return Ledger((Account("trees", built.digest.hex(), terms_of(built), reports),))
-
-
-def pattern(values):
-    return [values.index(value) for value in values]
-
-
-@pytest.mark.parametrize("built", [PAIR, ONCE, MANY], ids=["pair", "once", "many"])
-def test_a_ledger_of_several_pairs_is_not_below_what_histories_of_one_pattern_disclose(built):
-    """Pairs that have one value share a response of that part: its reports can cost more than each alone."""
-    sizes = [min(part.domain_size, 3) for part in built.components]
-    pairs = list(product(*map(range, sizes)))
-    largest = 0.0
-    for first in islice(product(pairs, repeat=2), 0, None, 2):
-        paid = ledger_of(built, first).epsilon
-        for second in product(pairs, repeat=2):
-            if all(pattern([x[i] for x in first]) == pattern([y[i] for y in second]) for i in range(2)):
-                disclosed = epsilon_between(built, first, second)
-                assert paid >= disclosed
-                largest = max(largest, disclosed / paid)
-    assert largest > 0.9
-
-
-def test_two_pairs_that_share_a_value_cost_more_than_each_alone():
-    disclosed = epsilon_between(MANY, [(0, 2), (0, 3)], [(1, 4), (1, 5)])
-    assert disclosed == pytest.approx(2.2335, abs=1e-4)
-    alone = 2 * ledger_of(MANY, [(0, 2)]).epsilon
-    assert alone < disclosed <= ledger_of(MANY, [(0, 2), (0, 3)]).epsilon
-
-
-def test_nothing_is_a_response_of_each_part():
-    """Four pairs of two values each, and nothing: three responses of both parts."""
-    terms = terms_of(joint(of=[{"oracle": "grr", "domain_size": 2, "epsilon": 1.0}] * 2))
-    assert terms.epsilon_history({1: 5}) == pytest.approx(6.0, abs=1e-6)
-
-
-def test_a_ledger_of_pairs_never_falls_and_never_passes_all_values_of_both_parts():
-    ledgers = [ledger_of(PAIR, [(number % 3, number % 2) for number in range(count)]) for count in range(1, 40)]
-    epsilons = [ledger.epsilon for ledger in ledgers]
-    assert epsilons == sorted(epsilons)
-    most = sum((part.most_values + 1) * part.epsilon_permanent for part in terms_of(PAIR).parts)  # and nothing
-    assert epsilons[-1] <= most + 1e-9
-    assert ledger_of(PAIR, [(0, 0)] * 9).epsilon == pytest.approx(terms_of(PAIR).epsilon_n(9), abs=1e-12)
+        terms_from_json({"kind": "several", "parts": parts, "most_values": 6})
 
 
 TABLES = [("2 3 8", "0 1,0 2,1 2"), ("3 2 2", "0 1, 2"), ("4 5", "0,1"), ("6 6", "0 1")]

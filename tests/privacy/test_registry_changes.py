@@ -371,15 +371,6 @@ def test_all_parameters_that_a_device_may_have_reported_by_add_up_and_the_same_o
     assert spent(3.0, 3.0) == []
 
 
-def test_one_variable_with_permanent_responses_is_enough():
-    """All reports of one value have no bound, with the other variable's fresh noise; but a few of them have."""
-    parts = "{of = [{oracle = 'opt-wb', epsilon = 1.0, window = 2}, {oracle = 'grr', epsilon = 1.0}]}"
-    joint = {"oracle": '"joint"', "parameters": parts, "domain": TABLE["domain"]}
-    found = compare_registries(metrics(**joint), metrics(**joint | {"domain": TABLE["domain"].replace('"a"', '"d"')}))
-    (said,) = [change for change in found if change.kind == Harm.WEAKENS]
-    assert (said.what, said.detail.partition(": ")[2]) == ("domain", "what both cost adds up")
-
-
 def test_one_version_for_two_registries_is_told():
     (whole, *_) = compare_registries(registry(), registry(retention_days="91"))
     assert "consent could not tell the two apart" in whole.detail

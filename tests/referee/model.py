@@ -23,7 +23,6 @@ import numpy as np
 
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.joint import JointMechanism
 from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.metrics import Metric
 from overstory.protocol.search import SearchMechanism
@@ -93,18 +92,6 @@ class Piece:
 
 
 def pieces(mechanism, cohort: int) -> list[Piece]:
-    if isinstance(mechanism, JointMechanism):
-        return [
-            Piece(
-                piece.first,
-                piece.second,
-                lambda value, reads=piece.reads, place=place: reads(
-                    value if value == NOTHING else mechanism.split(value)[place]
-                ),
-            )
-            for place, part in enumerate(mechanism.components)
-            for piece in pieces(part, mechanism.cohort_of(part, cohort))
-        ]
     if isinstance(mechanism, SearchMechanism):
         place, seed = mechanism.place_of(cohort)
         question = mechanism.questions[place]
@@ -251,29 +238,11 @@ def lives(steps: tuple[bytes, ...], values: tuple[Any, ...], *, ever: bool = Fal
             chosen = [numbers[each] for each in sequences]
             named = Named(mechanism, fresh=next(m.fresh for m in metrics if m.account == account))
             losses += account_losses(named, of_account[account], unique, ever=ever)[np.ix_(chosen, chosen)]
-        responses = tuple(drawn(metrics, each, of_account) for each in sent)
+        responses = tuple(
+            numbered([(metric.account, key) for metric, (key, _) in zip(metrics, each, strict=True)]) for each in sent
+        )
         found.append(Lives(histories, responses, losses))
     return found
-
-
-def drawn(metrics: Sequence[Metric], sent: Sequence[Sent], cohorts: dict[bytes, int]) -> tuple[tuple[int, ...], ...]:
-    """Return which reports see one draw: of linked reports, for each part."""
-    if not isinstance(metrics[0].mechanism, JointMechanism):
-        return (numbered([(metric.account, key) for metric, (key, _) in zip(metrics, sent, strict=True)]),)
-    return tuple(
-        numbered(
-            [
-                (metric.account, key if encoded == NOTHING else part_key(metric.mechanism, encoded, place, cohorts))
-                for metric, (key, encoded) in zip(metrics, sent, strict=True)
-            ]
-        )
-        for place in range(len(metrics[0].mechanism.components))
-    )
-
-
-def part_key(mechanism, value, place: int, cohorts: dict[bytes, int]) -> Hashable:
-    part = mechanism.components[place]
-    return part.response_key(mechanism.split(value)[place], mechanism.cohort_of(part, next(iter(cohorts.values()))))
 
 
 class Named:  # a mechanism that is compared by its digest, and whether all its noise is drawn afresh, as in a panel
@@ -320,8 +289,7 @@ def pairs(found: Lives, condition: str) -> np.ndarray:
     any         whatever you hold and however it changes
     unchanged   the value never changes: neither does in the history that it is compared with
     values      the same pattern of changes: values are equal, and different, at the same times
-    responses   reports repeat at the same times: they come from equal, and different, permanent responses (of linked
-                reports, for each part)
+    responses   reports repeat at the same times: they come from equal, and different, permanent responses
     once        whether the value changed once: a value that never changed, against one that became another
     """
     size = len(found.histories)

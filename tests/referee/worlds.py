@@ -97,8 +97,8 @@ WORLDS = {
         (("a", "u"), ("b", "u"), ("a", "v")),
         {
             "domain": TABLE,
-            "oracle": '"joint"',
-            "parameters": '{of = [{oracle = "grr", epsilon = 1.0}, {oracle = "basic-rappor"}]}',
+            "oracle": '"l-grr"',
+            "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}",
             "window": "2",
         },
         {"turned": {"domain": TURNED}},

@@ -15,9 +15,8 @@ from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
 from overstory.client.upload.delivery import Collector
 from overstory.client.upload.http import Response
-from overstory.protocol.domains.domains import Categories
+from overstory.protocol.domains.domains import Categories, Strings
 from overstory.protocol.domains.numbers import Bins, Integers
-from overstory.protocol.domains.tables import Strings
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import load_registry
 

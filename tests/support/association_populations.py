@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from scipy.stats import chi2
 
 import overstory
 from overstory.analysis.association.table import TableEstimate, pair_table
 from overstory.analysis.reports import SupportCounts
-
-
-@dataclass(frozen=True, eq=False)
-class KroneckerCovariance:
-    """Of two variables that are reported apart: a sum of products ``A (x) B``.
-
-    The factors of each term have shapes (k_x, k_x) and (k_y, k_y), n included.
-    """
-
-    terms: tuple[tuple[Any, Any], ...]
-
-    def variances(self):
-        parts = [np.outer(np.diag(rows), np.diag(columns)) for rows, columns in self.terms]
-        return np.asarray(sum(parts))
-
-    def apply(self, weights):
-        parts = [rows @ weights @ columns.T for rows, columns in self.terms]
-        return np.asarray(sum(parts))
-
-    def at(self, shares) -> KroneckerCovariance:
-        """Return the same: the errors of two variables reported apart depend on their marginals."""
-        return self
 
 
 def population(rows: int, columns: int, dependence: float):

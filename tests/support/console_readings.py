@@ -21,11 +21,6 @@ CRASHES: Final = (
     '{kind = "table", names = ["version", "crash <b>"], of = [{kind = "categories", names = ["1.0", "2.0", "3.0"]}, '
     '{kind = "categories", names = ["no", "yes"]}]}'
 )
-SITES: Final = (
-    '{kind = "table", names = ["site", "crash <b>"], of = [{kind = "strings", candidates = "sites.txt"}, '
-    '{kind = "categories", names = ["no", "yes"]}]}'
-)
-FILTERS: Final = "{oracle = 'rappor', num_bits = 8, num_hashes = 1, num_cohorts = 2, f = 0.1, p = 0.1, q = 0.9}"
 METRICS: Final[dict[str, dict[str, str]]] = {
     "crashes": {"domain": CRASHES, "oracle": '"grr"', "parameters": "{epsilon = 3.0}"},
     "plugins": {
@@ -54,13 +49,8 @@ METRICS: Final[dict[str, dict[str, str]]] = {
         "oracle": '"grr"',
         "parameters": "{epsilon = 3.0}",
     },
-    "sites": {
-        "domain": SITES,
-        "oracle": '"joint"',
-        "parameters": f"{{of = [{FILTERS}, {{oracle = 'grr', epsilon = 2.0}}]}}",
-    },
 }
-NAMES: Final = ("table", "items", "search", "mean", "distribution", "ranges", "shares", "table")
+NAMES: Final = ("table", "items", "search", "mean", "distribution", "ranges", "shares")
 READINGS: Final = dict(zip(METRICS, NAMES, strict=True))
 DEVICES: Final = 600
 DAYS: Final = 3
@@ -71,8 +61,6 @@ def value_of(name: str, rng: np.random.Generator):
     if name == "crashes":
         version = str(rng.choice(["1.0", "2.0", "3.0"]))
         return version, "yes" if rng.random() < (0.8 if version == "3.0" else 0.1) else "no"
-    if name == "sites":
-        return str(rng.choice(["a.example", "b.example"])), "yes" if rng.random() < 0.3 else "no"
     if name == "plugins":
         return [item for item, share in (("adblock", 0.8), ("grammar", 0.3), ("vpn", 0.1)) if rng.random() < share]
     if name == "colour":
@@ -102,7 +90,6 @@ def add_devices(store: Store, metric: Metric, seed: int = 20261121) -> None:
 def make_reading_store(folder: Path, panel: str = "") -> tuple[MetricRegistry, Store]:
     """Return the registry, with what it says of a panel, and the open store, with the reports of all metrics."""
     file = folder / "metrics.toml"
-    folder.joinpath("sites.txt").write_text("a.example\nb.example\nc.<b>.example\n")
     text = registry_of(METRICS, expires="2030-01-01", publish='"estimates"', grace_days="1")
     file.write_text(f'opt_out = "Open the settings and switch it off."\n{panel}{text}')
     registry = load_registry(file)

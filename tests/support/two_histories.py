@@ -5,10 +5,8 @@ from collections import Counter
 from decimal import Decimal
 
 from overstory.privacy.histories import bit_losses, blocks_of, symbol_ratios
-from overstory.privacy.terms import add_up
 from overstory.protocol.channels import log_ratio, round_up, weighted_sum
 from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.joint import JointMechanism
 from overstory.protocol.kinds.split import Split
 from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.search import SearchMechanism
@@ -22,8 +20,6 @@ def epsilon_between(mechanism, first, second, *, cohort=0):
         symbols = ([mechanism.encode(value, cohort) for value in history] for history in (first, second))
         ratios = symbol_ratios(mechanism.rounds, *([(s, s) for s in history] for history in symbols))
         return round_up(max(log_ratio(*ratio) for ratio in ratios))
-    if isinstance(mechanism, JointMechanism):
-        return of_parts(mechanism, first, second, cohort)
     if isinstance(mechanism, SearchMechanism):  # no value but the first is in any report
         return of_one_round(mechanism, first[:1], second[:1], cohort)
     if isinstance(mechanism, Split):
@@ -43,16 +39,6 @@ def of_bits(mechanism, first, second, cohort):
     )
     losses = [(bit_losses(mechanism.rounds, *pattern), bits) for pattern, bits in patterns.items()]
     return round_up(max(weighted_sum((bits, loss[way]) for loss, bits in losses) for way in (0, 1)))
-
-
-def of_parts(mechanism, first, second, cohort):
-    """The sum over the parts."""
-    own, other = ([mechanism.split(value) for value in history] for history in (first, second))
-    cohorts = [mechanism.cohort_of(part, cohort) for part in mechanism.components]
-    return add_up(
-        (1, epsilon_between(part, [x[i] for x in own], [y[i] for y in other], cohort=cohorts[i]))
-        for i, part in enumerate(mechanism.components)
-    )
 
 
 def of_one_round(mechanism, first, second, cohort):

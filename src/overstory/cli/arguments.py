@@ -340,12 +340,6 @@ def flag(name: str, text: str) -> Option:
     return Option(name, text, action="store_true")
 
 
-PAIR: Final = Option(
-    "--pair",
-    "the two variables of every report: columns of its files; NAME:bit is one bit, true or false",
-    "NAME",
-    nargs=2,
-)
 ENGINE: Final = Option(
     "--engine",
     "what counts Parquet: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",

@@ -11,13 +11,6 @@ row: both are read. A map made elsewhere is taken as it is: which family hashed 
 values.csv: true values, before any randomizing; header ``client,cohort,value``. For tests and simulations.
 
 results.csv and metrics.json: what decoding writes.
-
-Reports of two variables, as Google's `decode-assoc` reads them: a header with ``cohort`` and a column for each
-variable, bits as text, most significant first; a boolean variable is one bit. As its simulation `assoc_sim` writes
-them: no header, the cohort counted from 1, and bits least significant first. Both have the parameters of one file.
-
-Counts of pairs of bits: no header; for each cohort k_x + 1 rows of k_y + 1 numbers, how many reports have both of two
-bits. The last row and the last column count one bit alone, and their corner the reports.
 """
 
 from __future__ import annotations
@@ -28,7 +21,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -38,13 +30,11 @@ from numpy.typing import NDArray
 from overstory.analysis.decoding import Decoded
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.kinds.base import positions_of
-from overstory.analysis.kinds.linked import count_bit_pairs
-from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.reports import SupportCounts
 from overstory.files.csv import (
     SMALLEST,
     Block,
     Parser,
-    bit_string,
     blocks,
     decimal,
     integer,
@@ -55,7 +45,6 @@ from overstory.files.csv import (
     records,
     row_parser,
     short,
-    split_header,
     utf8,
 )
 from overstory.files.io import Advance, FilePath, reading, writing_csv, writing_text
@@ -438,118 +427,3 @@ def write_results(
     with writing_text(summary) as text:
         text.write(json.dumps(about, indent=2, allow_nan=False) + "\n")
     return results, summary
-
-
-@dataclass(frozen=True)
-class PairForm:
-    """The form of reports of two variables."""
-
-    names: tuple[str, str]  # the variables: the columns of a file with a header
-    widths: tuple[int, int]  # how many bits each has: k, or 1 where it is boolean
-    num_cohorts: int  # m
-
-    @property
-    def num_bits(self) -> int:
-        return sum(self.widths)
-
-    def batch(self, rows: list[tuple[int, int]]) -> ReportBatch:
-        """Return reports, each a cohort and the bits of both variables, the first one's in the low bits."""
-        width = 8 * -(-self.num_bits // 64)
-        octets = b"".join(bits.to_bytes(width, "little") for _, bits in rows)
-        matrix = np.frombuffer(octets, "<u8").astype(np.uint64, copy=False).reshape(-1, width // 8)
-        return ReportBatch(np.array([row[0] for row in rows], np.uint16), matrix, self.num_bits, self.num_cohorts)
-
-
-BIT: Final = ":bit"  # after the name of a variable of one bit
-
-
-def pair_form(parameters: RapporParameters, given: Sequence[str]) -> PairForm:
-    """Return the form of reports of two variables; the name of one that is a single bit ends in `BIT`."""
-    first, second = (name.removesuffix(BIT) for name in given)
-    if first == second:
-        raise ParameterError(f"--pair {' '.join(given)}: name two variables")
-    widths = [1 if name.endswith(BIT) else parameters.k for name in given]
-    if widths == [1, 1]:
-        raise ParameterError(f"--pair {' '.join(given)}: one of the two may be a bit")
-    return PairForm((first, second), (widths[0], widths[1]), parameters.m)
-
-
-def read_pairs(path: FilePath, form: PairForm, *, advance: Advance | None = None) -> Iterator[ReportBatch]:
-    """Yield the reports of a file, in a stream; whether it has a header shows its form. Google's have empty fields."""
-    source = os.fspath(path)
-    with reading(path, advance) as stream:
-        cut = blocks(stream, source)
-        head = next(cut, None)
-        if head is None or not head.raw.strip():
-            raise FormatError(
-                f"the file is empty: expected a header with cohort,{','.join(form.names)}, or reports", source=source
-            )
-        every: Iterator[Block] = chain((head,), cut)
-        if head.raw.partition(b",")[0].strip().isdigit():
-            parse = _pair_parser(form, 3, range(3), is_simulated=True)
-        else:
-            names, every = split_header(every, source, ("cohort", *form.names))
-            parse = _pair_parser(form, len(names), map(names.index, ("cohort", *form.names)))
-        for block in every:
-            rows = list(records(block, source, parse))
-            if rows:
-                yield form.batch(rows)
-
-
-def _pair_parser(
-    form: PairForm, width: int, places: Iterable[int], *, is_simulated: bool = False
-) -> Callable[[list[str]], tuple[int, int]]:
-    """Return the function from a record's fields, at these places, to its cohort and the bits of both variables."""
-    low, order = (1, -1) if is_simulated else (0, 1)
-    bits = (lambda text, k=k: bit_string(text[::order], k) for k in form.widths)
-    parsers: tuple[Parser, ...] = (partial(integer, low=low, high=form.num_cohorts - 1 + low), *bits)
-    parse = row_parser(width, zip(places, ("cohort", *form.names), parsers, strict=True))
-
-    def read(fields: list[str]) -> tuple[int, int]:
-        place, first, second = parse(fields)
-        return place - low, first | second << form.widths[0]
-
-    return read
-
-
-def sum_pairs(batches: Iterable[ReportBatch], form: PairForm) -> SupportCounts:
-    """Count the pairs of bits of batches, in a stream."""
-    first, second = form.widths
-    counts = SupportCounts.empty(form.num_cohorts, (first + 1) * (second + 1))
-    for batch in batches:
-        table = count_bit_pairs(batch, first, second)
-        counts += SupportCounts(table[:, first, second], table.reshape(len(table), -1))
-    return counts
-
-
-def write_pair_counts(path: FilePath, counts: SupportCounts, form: PairForm) -> None:
-    """Write counts of pairs."""
-    with writing_text(path) as text:
-        for row in counts.ones.reshape(-1, form.widths[1] + 1).tolist():
-            text.write(",".join(map(str, row)) + "\n")
-
-
-def read_pair_counts(path: FilePath, form: PairForm) -> SupportCounts:
-    """Read counts of pairs."""
-    source, (first, second) = os.fspath(path), form.widths
-    count = partial(integer, low=0, high=MOST)
-    columns = ((place, f"column {place + 1}", count) for place in range(second + 1))
-    parse = row_parser(second + 1, columns, f"counts, one for each of {second} bits, and a sum")
-    rows = list(read_records(path, parse))
-    if len(rows) != form.num_cohorts * (first + 1):
-        raise FormatError(
-            f"expected {form.num_cohorts * (first + 1):,} rows, {first} bits and a sum for each of {form.num_cohorts} "
-            f"cohorts, found {len(rows):,}: make it with `overstory sum --pair`",
-            source=source,
-        )
-    table = np.array(rows, np.int64).reshape(form.num_cohorts, first + 1, second + 1)
-    alone = np.minimum(table[:, :, -1:], table[:, -1:, :])
-    wrong = np.argwhere(table > alone)
-    if len(wrong):
-        cohort, i, j = (int(place) for place in wrong[0])
-        line = cohort * (first + 1) + i + 1
-        problem = (
-            f"column {j + 1}: {table[cohort, i, j]} reports have both bits, but only {alone[cohort, i, j]} one of them"
-        )
-        raise FormatError(problem, source=source, line=line)
-    return SupportCounts(table[:, -1, -1], table.reshape(form.num_cohorts, -1))

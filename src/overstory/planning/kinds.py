@@ -403,7 +403,7 @@ def _planned(name: str, fields: Fields, folder: Folder | None) -> Plan | None:
         fields.fault("needs", "write needs = {...} as one inline table, so that it can be replaced")
         return None
     quiet = Fields(fields.table, fields.path, fields.positions)  # its domain's faults are noted already
-    domain, candidates, _ = read_domain(quiet, folder)
+    domain, candidates = read_domain(quiet, folder)
     if domain is None or quiet.faults:
         return None
     before = len(needs.faults)

@@ -22,7 +22,6 @@ from overstory.privacy.payloads.base import Attack, Success, attack, metric_term
 from overstory.privacy.terms import Terms, add_up
 from overstory.protocol.channels import Influence
 from overstory.protocol.kinds.base import Kind, Mechanism
-from overstory.protocol.kinds.joint import JointMechanism
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 
@@ -34,7 +33,6 @@ UNCHANGED: Final = "only while the value never changes"
 ONLY: Final = ", the only one that a device sends by these parameters"
 NOT_BOUNDED: Final = "no bound on it is computed"
 CHANGED: Final = "the same value always sends the same report, so two different ones prove a change"
-PART_CHANGED: Final = "a part of the report stays the same while its value does, so another one proves a change"
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ class Claims:
 def why_unbounded(every: Iterable[Terms]) -> str:
     """Say why any two histories have no bound, where they have none."""
     certain = next((terms for terms in every if math.isinf(terms.change_leak(2))), None)
-    return NOT_BOUNDED if certain is None else PART_CHANGED if certain.in_parts else CHANGED
+    return NOT_BOUNDED if certain is None else CHANGED
 
 
 def notes_of(claims: Iterable[Claim]) -> dict[str, int]:
@@ -408,7 +406,7 @@ PERMANENT = "All reports are of one unchanged value; even the permanent response
 NO_CEILING = "There is no ceiling: nothing is memoized, and every report adds its own."
 SAME_PATTERN = (
     "only between histories in which the same reports come from one permanent response. Values with one hash share it, "
-    "and so do values past a cap; each part of a pair has its own."
+    "and so do values past a cap."
 )
 CHANGE = (
     "The value changes once, at the worst moment, to the worst other value, or to nothing that can be reported, or "
@@ -533,18 +531,7 @@ def _ranges(mechanism: RangeRandomizer, terms: Terms) -> dict[str, str]:  # noqa
     }
 
 
-def _linked(mechanism: JointMechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the parts say all
-    parts = mechanism.components
-    alone = " and ".join(f"{epsilon_text(part.epsilon_report)} ({part.name})" for part in parts)
-    ever = " and ".join(epsilon_text(part.epsilon_permanent) for part in parts)
-    return {
-        "report": f"That is the sum of the parts: alone they cost {alone}.",
-        "permanent": f"The parts alone cost {ever}.",
-    }
-
-
 ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
-    "joint": (_linked,),
     "rappor": (_rappor,),
     "basic-rappor": (_rappor,),
     "wb": (_window,),

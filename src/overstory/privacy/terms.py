@@ -25,7 +25,6 @@ class Terms(ABC):
     kind: ClassVar[str]  # the name that the canonical form begins with
     kinds: ClassVar[dict[str, type[Terms]]] = {}  # every class that is loaded, by that name
     once: ClassVar[bool] = False  # whether a device sends one report by these parameters, and then no other
-    in_parts: ClassVar[bool] = False  # whether a permanent response has parts, each used as long as its own value
     # After how many distinct values a further one costs nothing: the domain, the hash's range, the sampled bits.
     most_values: int | None
 

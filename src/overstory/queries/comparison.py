@@ -27,15 +27,13 @@ MOST_ROWS: Final = 20  # values in a text, beside those that changed
 
 SHARED_NOISE: Final = (
     "devices that report in both ranges and keep their values share noise: the intervals are then too long, never too "
-    "short; a declared overlap takes that into account"
+    "short"
 )
 
 FRESH: Final = (
     "devices may have answered in both ranges, each time with noise of its own: as far as they keep their values, the "
     "intervals are too long; only where devices avoid the value that they had are they too short"
 )
-
-NO_OVERLAP: Final = "an overlap is of devices whose reports share noise: in a panel, every answer has noise of its own"
 
 MOVED: Final = (
     "in one period, a device is in one group; one that moves from one to the other shares noise with itself, and the "
@@ -144,28 +142,24 @@ def check_apart(metric: Metric, a: tuple[int, int], b: tuple[int, int]) -> None:
         raise ParameterError(f"both ranges hold {label}: its reports would be compared with themselves")
 
 
-def compare(
-    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
-) -> Comparison:
+def compare(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
     """Return what changed between two ranges of periods of a metric of any kind; see `compare_ranges`."""
-    both: Comparison = reading_function(a.metric, 1, options)(a, b, options, overlap=overlap)
+    both: Comparison = reading_function(a.metric, 1, options)(a, b, options)
     return both
 
 
-def compare_ranges(
-    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
-) -> Comparison:
-    """Return the shares of one range less those of another; `overlap`: of the smaller one's devices, those in both."""
+def compare_ranges(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
+    """Return the shares of one range less those of another."""
     chosen = options or EstimateOptions()
     if chosen.steps:
         raise ParameterError("differences are of unbiased shares: post-processing steps have no effect on them")
-    check_comparable(a, b, overlap=overlap)
+    check_comparable(a, b)
     chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
-    return compare_series(*(read_estimates(counted, "total", chosen) for counted in (a, b)), overlap=overlap)
+    return compare_series(*(read_estimates(counted, "total", chosen) for counted in (a, b)))
 
 
-def check_comparable(a: PeriodCounts, b: PeriodCounts, *, overlap: float = 0.0, refusal: str = "") -> None:
-    """Refuse ranges with a common period, without reports, with reports of other parameters, or with an overlap."""
+def check_comparable(a: PeriodCounts, b: PeriodCounts) -> None:
+    """Refuse ranges with a common period, without reports, or with reports of other parameters."""
     for counted in (a, b):
         for other in counted.others:
             raise ParameterError(
@@ -181,8 +175,6 @@ def check_comparable(a: PeriodCounts, b: PeriodCounts, *, overlap: float = 0.0, 
     if not _two_groups(a, b):
         spans = [(counted.periods[0], counted.periods[-1]) for counted in (a, b)]
         check_apart(a.metric, *spans)
-    if overlap and (refusal or a.metric.panel is not None):
-        raise ParameterError(refusal if a.metric.panel is None else NO_OVERLAP)
 
 
 def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
@@ -190,16 +182,10 @@ def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
 
 
 def compared(
-    a: PeriodCounts,
-    b: PeriodCounts,
-    both: Any,
-    notes: Iterable[str],
-    *,
-    overlap: float = 0.0,
-    columns: tuple[Column, ...] = (),
+    a: PeriodCounts, b: PeriodCounts, both: Any, notes: Iterable[str], columns: tuple[Column, ...] = ()
 ) -> Comparison:
     """Return a comparison with its notes, each once, and that on devices which are in both ranges."""
-    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *(() if overlap else devices_of_both(a, b))))), columns)
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *devices_of_both(a, b)))), columns)
 
 
 def devices_of_both(a: PeriodCounts, b: PeriodCounts) -> tuple[str, ...]:
@@ -209,14 +195,14 @@ def devices_of_both(a: PeriodCounts, b: PeriodCounts) -> tuple[str, ...]:
     return (MOVED if _two_groups(a, b) else SHARED_NOISE,)
 
 
-def compare_series(a: EstimateSeries, b: EstimateSeries, *, overlap: float = 0.0) -> Comparison:
+def compare_series(a: EstimateSeries, b: EstimateSeries) -> Comparison:
     """Return the total of one range less that of another, whose counts `check_comparable` has seen."""
     first, second = (series.parts[0].estimate for series in (a, b))
     kind, alpha = a.interval_kind, a.options.alpha
-    both = difference(first, second, interval_kind=kind, overlap=overlap, alpha=alpha)
+    both = difference(first, second, interval_kind=kind, alpha=alpha)
     both = replace(both, adjustment=a.options.adjustment)
     notes = (*a.notes, *b.notes, *first.notes, *second.notes, *both.notes)
-    return compared(a.counted, b.counted, both, notes, overlap=overlap)
+    return compared(a.counted, b.counted, both, notes)
 
 
 def less(values: list[str], shares: F64, errors: F64, reports: tuple[int, int], options: EstimateOptions) -> Difference:

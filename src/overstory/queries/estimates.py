@@ -96,7 +96,7 @@ def read_estimates(
     chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(metric, kind))
     compute = estimator or estimate_counts
     parts = estimate_parts(
-        counted, kind, chosen, lambda _, counts, per_device: compute(metric, counts, per_device, chosen, names)
+        counted, kind, chosen, lambda counts, per_device: compute(metric, counts, per_device, chosen, names)
     )
     # An estimator may put its estimates off: then they have no alarms among their notes.
     ready = {part.last: part.estimate for part in parts if part.first == part.last and _is_ready(part)}
@@ -182,7 +182,7 @@ def _with_alarms(part: PeriodEstimate, counted: PeriodCounts, checks: Sequence[C
     """Return a part with the alarms of its periods among its estimate's notes; no number changes."""
     labels = {counted.label(period) for period in counted.periods if part.first <= period <= part.last}
     own = (check for check in checks if check.period in labels)
-    notes = alarm_notes(own, decoded=counted.metric.oracle.encoding.decoded)
+    notes = alarm_notes(own)
     if not notes:
         return part
     return replace(part, estimate=replace(part.estimate, notes=(*part.estimate.notes, *notes)))

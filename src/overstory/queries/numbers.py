@@ -135,7 +135,7 @@ def read_numbers(
         counted,
         kind,
         chosen,
-        lambda _, counts, per_device: estimate_numbers(
+        lambda counts, per_device: estimate_numbers(
             metric.mechanism, metric.domain, counts, reports_per_device=per_device, ranges=ranges
         ),
     )
@@ -217,13 +217,9 @@ def _signed(row: NumberDifference, name: str) -> str:
     return f"{number:{sign}.2%}" if row.kind == "share" else f"{number:{sign}.4g}"
 
 
-def compare_numbers(
-    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
-) -> Comparison:
+def compare_numbers(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
     """Return the means and shares of one range of periods less those of another; see `compare_ranges`."""
-    check_comparable(
-        a, b, overlap=overlap, refusal="an overlap is declared for shares of values: differences of numbers assume none"
-    )
+    check_comparable(a, b)
     series = [read_numbers(counted, "total", options) for counted in (a, b)]
     first, second = (each.parts[0].estimate for each in series)
     notes = (*series[0].notes, *series[1].notes, *first.notes, *second.notes)

@@ -256,9 +256,9 @@ def estimate_parts(
     counted: PeriodCounts,
     kind: Aggregation,
     options: EstimateOptions,
-    estimate: Callable[[int, SupportCounts, float], Any],
+    estimate: Callable[[SupportCounts, float], Any],
 ) -> tuple[PeriodEstimate, ...]:
-    """Return what `estimate` makes of each part's last period, counts and reports per device; None leaves it out."""
+    """Return what `estimate` makes of each part's counts and reports per device."""
     if kind not in AGGREGATIONS:
         raise ParameterError(f"reading = {kind!r}: choose one of {', '.join(AGGREGATIONS)}")
     if options.pool < 1:
@@ -273,9 +273,7 @@ def estimate_parts(
             so_far = reduce(add, (counted.counts[period] for period in periods))
         most = counted.most_reports(periods)
         each = float(most if options.reports_per_device is None else min(options.reports_per_device, most))
-        learned = estimate(periods[-1], so_far, each)
-        if learned is not None:
-            parts.append(PeriodEstimate(periods[0], periods[-1], each, learned))
+        parts.append(PeriodEstimate(periods[0], periods[-1], each, estimate(so_far, each)))
     return tuple(parts)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -11,8 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.association.linked import linked_cells
-from overstory.analysis.association.linked_filters import TooFewReportsError, linked_filters
 from overstory.analysis.association.summary import TableSummary, table_picture
 from overstory.analysis.association.table import TableEstimate, divided_tables, pair_table
 from overstory.analysis.oracle import FrequencyOracle
@@ -34,11 +31,6 @@ from overstory.queries.readings import (
 
 if TYPE_CHECKING:
     F64 = NDArray[np.float64]
-
-Learn = Callable[["Metric", "SupportCounts", float, EstimateOptions], list[TableEstimate]]
-"""From a metric, its counts, reports per device and the options, `interval_kind` filled in, to its tables."""
-
-MOST_CELLS: Final = 1 << 12  # cells of a table of candidates: the equations of more take too long
 
 COLUMNS: Final = (
     *map(Column, ("row_variable", "row", "column_variable", "column")),
@@ -100,31 +92,24 @@ def read_tables(
 ) -> TableSeries:
     """Return what counts say of each two variables; intervals are of all devices like these, unless given."""
     chosen, metric = options or EstimateOptions(), counted.metric
-    of_strings = {} if metric.domain.size is None else {"candidates": "--candidates", "complete": "--complete"}
     chosen.refuse(
         {
-            name: f"{metric.id} is read as a table: {option} does not apply"
-            for name, option in {**of_strings, "steps": "--steps", "method": "--method"}.items()
+            name: f"{metric.id} is read as a table: --{name} does not apply"
+            for name in ("candidates", "complete", "steps", "method")
         }
     )
     chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
-    learn, few = DESIGNS.get(metric.mechanism.payload, cell_tables), []
+    learn = tables_of_divided if metric.mechanism.payload == "divided" else cell_tables
 
-    def summarize(period: int, counts: SupportCounts, per_device: float) -> tuple[TableSummary, ...] | None:
-        try:
-            tables = learn(metric, counts, per_device, chosen)
-        except TooFewReportsError as error:
-            few.append(f"{counted.label(period)}: {error}")
-            return None
+    def summarize(counts: SupportCounts, per_device: float) -> tuple[TableSummary, ...]:
+        tables = learn(metric, counts, per_device, chosen)
         return tuple(
             TableSummary(table, alpha=chosen.alpha, correction=chosen.correction, adjustment=chosen.adjustment)
             for table in tables
         )
 
     parts = estimate_parts(counted, kind, chosen, summarize)
-    if few and not parts:
-        raise ParameterError(f"{metric.id}: {few[-1]}")
-    return TableSeries(counted, kind, chosen, parts, range_notes(counted, few))
+    return TableSeries(counted, kind, chosen, parts, range_notes(counted, ()))
 
 
 def cell_tables(
@@ -156,58 +141,9 @@ def tables_of_divided(
     return divided_tables(mechanism, counts, domain.names, labels, reports_per_device=per_device)
 
 
-def tables_of_linked(
-    metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions
-) -> list[TableEstimate]:
-    """Return the table of two variables whose reports are linked; of strings, the candidates are looked for."""
-    domain: Any = metric.domain
-    mechanism: Any = metric.mechanism
-    choices: dict[str, Any] = {"reports_per_device": per_device, "interval_kind": options.interval_kind}
-    if domain.size is not None:
-        labels: Any = [part.labels for part in domain.of]
-        return [linked_cells(mechanism, counts, domain.names, labels, **choices)]
-    labels = value_lists(metric, options.candidates)
-    return [linked_filters(mechanism, counts, domain.names, labels, complete=options.complete, **choices)]
-
-
-def value_lists(metric: Metric, candidates: tuple[str, ...] | None = None) -> list[tuple[str, ...]]:
-    """Return the values of each variable that are looked for; `candidates` are those of the one that takes strings."""
-    domain: Any = metric.domain
-    lists = dict(zip(domain.names, metric.candidate_lists, strict=False))
-    strings = [name for name, part in zip(domain.names, domain.of, strict=True) if part.size is None]
-    if candidates is not None:
-        if len(strings) > 1:
-            raise ParameterError(
-                f"{metric.id}: --candidates is one list, and {' and '.join(strings)} each take strings: name a file "
-                "for each in the registry; candidates change no report, so stored ones can be read with other files"
-            )
-        lists[strings[0]] = candidates
-    without = [name for name in strings if not lists.get(name)]
-    if without:
-        raise ParameterError(
-            f"{metric.id}: {without[0]} has no candidates: name a file in the registry, as in of = "
-            '[{kind = "strings", candidates = "FILE"}, ...]' + (", or give --candidates" if len(strings) == 1 else "")
-        )
-    labels = [part.labels or lists[name] or () for name, part in zip(domain.names, domain.of, strict=True)]
-    if (cells := math.prod(map(len, labels))) > MOST_CELLS:
-        raise ParameterError(
-            f"{metric.id}: {' x '.join(str(len(each)) for each in labels)} = {cells:,} cells are too many, at most "
-            f"{MOST_CELLS:,} are estimated: give shorter lists of candidates"
-        )
-    return labels
-
-
-DESIGNS: Final[Mapping[str, Learn]] = {"divided": tables_of_divided, "linked": tables_of_linked}
-"""What learns the tables of a mechanism that is no frequency oracle, by its `payload`."""
-
-
-def compare_tables(
-    a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None, *, overlap: float = 0.0
-) -> Comparison:
+def compare_tables(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
     """Return the differences of cells and of shares in rows; a row too small in one of the ranges has none."""
-    check_comparable(
-        a, b, overlap=overlap, refusal="an overlap is declared for shares of values: differences of tables assume none"
-    )
+    check_comparable(a, b)
     chosen = options or EstimateOptions()
     series = [read_tables(counted, "total", chosen) for counted in (a, b)]
     summaries = [each.parts[0].estimate for each in series]

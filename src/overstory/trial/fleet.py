@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice, product, zip_longest
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -380,7 +380,7 @@ class ValueDistribution:
     @classmethod
     def of_values(cls, metric: Metric, candidates: Sequence[str] | None = None) -> ValueDistribution:
         """Return one over a metric's values, the n-th with a share proportional to 1/n."""
-        values = metric.domain.examples() or _pairs(metric, candidates) or candidates or metric.candidates
+        values = metric.domain.examples() or candidates or metric.candidates
         if not values:
             raise ParameterError(
                 f"metric {metric.id} takes any string: give --candidates FILE, one a line, or --data FILE --column C"
@@ -393,15 +393,6 @@ class ValueDistribution:
         """Return one of the texts of a file, read as the metric's values."""
         values = [_read(metric, text) for text in counts]
         return cls(values, [label_of(metric, value) for value in values], list(counts.values()))
-
-
-def _pairs(metric: Metric, candidates: Sequence[str] | None) -> list[tuple[Any, ...]]:
-    """Return the pairs of candidates and listed values; none where a variable has no candidates."""
-    variables = getattr(metric.domain, "of", ())
-    if not variables:
-        return []
-    lists = zip_longest(variables, metric.candidate_lists)
-    return list(product(*(part.examples() or candidates or listed or () for part, listed in lists)))
 
 
 def label_of(metric: Metric, value: Any) -> str:

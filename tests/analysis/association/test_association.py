@@ -1,23 +1,29 @@
 """What is said of a table in small cases that can be checked by hand."""
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
+from scipy.linalg import null_space
+from scipy.special import chdtri, chndtrinc
 
 import overstory
-from overstory.analysis.association.independence import compare_rows, conditional, cramers_v, independence
-from overstory.analysis.association.summary import nearest_distribution, reported
-from overstory.analysis.association.table import TableEstimate, pair_table
+from overstory.analysis.association.independence import (
+    compare_rows,
+    conditional,
+    cramers_v,
+    independence,
+)
+from overstory.analysis.association.summary import reported
+from overstory.analysis.association.table import DenseCovariance, TableEstimate, pair_table
 from overstory.protocol.errors import ParameterError
-from support.association_populations import KroneckerCovariance
 
 
 def _table(shares, error, reports=1_000):
     """Return a table of which each cell has this standard error by itself."""
     rows, columns = np.array(shares).shape
-    spread = KroneckerCovariance(((np.eye(rows) * error, np.eye(columns) * error),))
+    spread = DenseCovariance(np.eye(rows * columns) * error**2, np.array(shares), 0.0)
     labels = tuple(f"r{number}" for number in range(rows)), tuple(f"c{number}" for number in range(columns))
     return TableEstimate(
         names=("row", "column"),
@@ -25,7 +31,6 @@ def _table(shares, error, reports=1_000):
         shares=np.array(shares),
         covariance=spread,
         num_reports=reports,
-        design="linked",
     )
 
 
@@ -69,6 +74,24 @@ def test_a_sharp_table_has_its_own_cramers_v():
     assert sure.estimate == pytest.approx(1.0)
 
 
+def test_the_strength_that_is_detected_is_the_mean_over_all_directions():
+    """One by one, with marginals so skewed that the order of a product shows."""
+    first, second = np.array([0.8, 0.15, 0.05]), np.array([0.4, 0.35, 0.25])
+    ones = np.ones((1, 3))
+    derivative = np.eye(9) - np.kron(np.eye(3), second[:, None] * ones) - np.kron(first[:, None] * ones, np.eye(3))
+    contrasts = np.kron(null_space(ones), null_space(ones)).T
+    moved = contrasts @ derivative * 0.01
+    each = [
+        contrasts @ (np.outer(x, y) * np.sqrt(np.outer(first, second))).ravel()
+        for x, y in product(null_space(np.sqrt([first])).T, null_space(np.sqrt([second])).T)
+    ]
+    noncentral = np.mean([way @ np.linalg.solve(moved @ moved.T, way) for way in each])
+    needed = chndtrinc(chdtri(4, 0.05), 4, 0.2)
+    assert independence(_table(np.outer(first, second), 0.01)).detectable == pytest.approx(
+        math.sqrt(needed / noncentral / 2)
+    )
+
+
 def test_without_a_sign_of_dependence_v_has_an_upper_bound_alone():
     """A V above 0 that noise alone would give is not shown."""
     v = cramers_v(_table([[0.25, 0.25], [0.25, 0.25]], 0.01))
@@ -85,29 +108,6 @@ def test_v_leaves_out_rows_that_may_be_empty():
     assert v is not None
     assert v.left_out == (("r2",), ())
     assert v.estimate == pytest.approx(0.6, abs=0.01)
-
-
-def test_the_nearest_distribution_is_the_optimum():
-    """Against a general optimizer, for covariances of full rank and of sums that are always 1."""
-    drawn = np.random.default_rng(6)
-    for trial in range(30):
-        root = drawn.normal(size=(6, 6))
-        spread = root @ root.T + 0.1 * np.eye(6)
-        estimate = drawn.normal(1 / 6, 0.4, size=6)
-        if trial % 2:
-            centred = np.eye(6) - 1 / 6
-            spread = centred @ spread @ centred
-            estimate += (1 - estimate.sum()) / 6
-        shown = nearest_distribution(estimate, spread)
-        precision = np.linalg.pinv(spread, rcond=1e-10)
-        best = minimize(
-            lambda p, precision=precision, estimate=estimate: (p - estimate) @ precision @ (p - estimate),
-            np.full(6, 1 / 6),
-            bounds=[(0, 1)] * 6,
-            constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
-            options={"ftol": 1e-14, "maxiter": 1_000},
-        )
-        np.testing.assert_allclose(shown, best.x, atol=2e-4)
 
 
 def test_a_table_without_dependence_is_shown_as_independent():

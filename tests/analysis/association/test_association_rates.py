@@ -25,13 +25,12 @@ def _at_least(count, trials, chance):
 
 
 def test_the_errors_of_cells_are_those_of_the_design():
-    """OUE at epsilon 2 over 20 x 10 cells: rmse sqrt(n) within 3% of .839, and 4 times below two linked reports'."""
+    """OUE at epsilon 2 over 20 x 10 cells: rmse sqrt(n) within 3% of .839."""
     shares = population(20, 10, 0.3)
     oracle = oracle_of("oue", 2.0, shares)
     errors = [((drawn_table(oracle, shares, 100_000, seed).shares - shares) ** 2).mean() for seed in range(60)]
     scaled = float(np.sqrt(np.mean(errors) * 100_000))
     assert scaled == pytest.approx(0.839, rel=0.03)
-    assert 3.55 / scaled >= 4
 
 
 CASES = [("oue", 2.0, (20, 10)), ("grr", 4.0, (20, 10)), ("subset", 1.0, (6, 2)), ("grr", 2.0, (6, 2))]

@@ -5,18 +5,15 @@ import pytest
 from scipy import stats
 
 import overstory
-from overstory.analysis.association.linked import linked_cells
 from overstory.analysis.association.summary import TableSummary
 from overstory.analysis.association.table import divided_tables
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.reports import ReportBatch
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.joint import joint
 from overstory.protocol.kinds.split import divided
-from overstory.protocol.metrics import load_registry, parse_registry
+from overstory.protocol.metrics import parse_registry
 from overstory.queries.comparison import compare
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.readings import read
 from support.association_populations import drawn_table, population
 from support.console_readings import METRICS
 from support.registry_texts import registry_of
@@ -26,11 +23,6 @@ CRASHES = (
     '{kind = "categories", names = ["no", "yes"]}]}'
 )
 TABLE = {"domain": CRASHES, "oracle": '"grr"', "parameters": "{epsilon = 4.0}"}
-LINKED = {
-    "domain": CRASHES,
-    "oracle": '"joint"',
-    "parameters": "{of = [{oracle = 'grr', epsilon = 3.0}, {oracle = 'grr', epsilon = 2.0}]}",
-}
 BEFORE = np.array([0.30, 0.10, 0.30, 0.10, 0.15, 0.05])
 AFTER = np.array([0.30, 0.10, 0.20, 0.20, 0.15, 0.05])  # version 2.0 crashes in half of the devices instead of a fourth
 
@@ -47,9 +39,8 @@ def period(metric, number, shares, devices, seed):
     return PeriodCounts(metric, number, number, {number: count_reports(metric.mechanism, reports)})
 
 
-@pytest.mark.parametrize("entry", [TABLE, LINKED], ids=["pair", "linked"])
-def test_the_row_that_changed_is_named(entry):
-    metric = metric_of(entry)
+def test_the_row_that_changed_is_named():
+    metric = metric_of(TABLE)
     both = compare(period(metric, 2, AFTER, 40_000, 1), period(metric, 1, BEFORE, 40_000, 2))
     rows = {row["value"]: row for row in both.to_json()["differences"]}
     assert len(rows) == 12
@@ -82,14 +73,12 @@ def test_periods_of_one_population_are_seldom_called_changed():
     assert false_alarms(0.66) > most
 
 
-def test_a_row_that_is_too_small_is_named_and_an_overlap_is_refused():
+def test_a_row_that_is_too_small_is_named_and_a_range_without_reports_is_refused():
     metric = metric_of(TABLE)
     few = np.array([0.5, 0.2, 0.2995, 0.0, 0.0005, 0.0])
     a, b = (period(metric, number, few, 2_000, number) for number in (0, 1))
     both = compare(a, b)
     assert any("no shares in the rows version=3.0: too few reports" in note for note in both.to_json()["notes"])
-    with pytest.raises(ParameterError, match="differences of tables assume none"):
-        compare(a, b, overlap=0.5)
     with pytest.raises(ParameterError, match="has no reports"):
         compare(a, PeriodCounts(metric, 3, 3, {}))
 
@@ -146,31 +135,11 @@ def test_rows_have_plain_and_adjusted_intervals():
 
 
 LABELS = (("a", "b"), ("c", "d"), ("e", "f"))
-LINKED_PAIR = joint(
-    of=[{"oracle": "grr", "domain_size": 2, "epsilon": 2.0}, {"oracle": "oue", "domain_size": 2, "epsilon": 2.0}]
-)
-SITES = (
-    '{kind = "table", names = ["site", "crash"], of = [{kind = "strings", candidates = "sites.txt"}, '
-    '{kind = "categories", names = ["no", "yes"]}]}'
-)
-PARTS = "{of = [{oracle = 'rappor', num_bits = 8, num_hashes = 1, num_cohorts = 2}, {oracle = 'grr', epsilon = 2.0}]}"
 
 
 def drawn(mechanism, values, reports, seed=1):
     held = np.arange(reports) % len(values)
     return SimulatedDevices.holding(mechanism, values, held, np.random.default_rng(seed)).report()
-
-
-@pytest.mark.parametrize("reports", [0, 1, 2, 3])
-def test_linked_reports_of_a_few_devices_have_a_summary(reports):
-    """One report supports no contrast, or only one: its covariances have no inverse."""
-    batch = drawn(LINKED_PAIR, range(4), 4)
-    few = ReportBatch(batch.cohorts[:reports], batch.bits[:reports], batch.num_bits, batch.num_cohorts)
-    summary = TableSummary(linked_cells(LINKED_PAIR, count_reports(LINKED_PAIR, few), ("x", "y"), LABELS[:2]))
-    assert summary.to_json()["reports"] == reports
-    assert list(summary.blocks())
-    said = {0: "there are no reports of x and y", 1: "there are too few reports for a test of independence"}
-    assert reports not in said or summary.sentences()[0] == said[reports]
 
 
 def test_tables_that_no_device_answered_have_no_reports():
@@ -188,26 +157,3 @@ def test_tables_that_no_device_answered_have_no_reports():
 
 def asked_table(asked, batch):
     return batch.cohorts.astype(int) % len(asked.tables)
-
-
-@pytest.fixture(scope="module")
-def metric(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("few")
-    (folder / "sites.txt").write_text("a.org\nb.org\n")
-    (folder / "metrics.toml").write_text(
-        registry_of({"sites": {"domain": SITES, "oracle": '"joint"', "parameters": PARTS}})
-    )
-    return load_registry(folder / "metrics.toml")["sites"]
-
-
-def test_a_period_with_one_report_does_not_hide_the_others(metric):
-    values = [("a.org", 0), ("b.org", 1)]
-    counts = {
-        n: count_reports(metric.mechanism, drawn(metric.mechanism, values, size)) for n, size in ((1, 400), (2, 1))
-    }
-    series = read(PeriodCounts(metric, 1, 2, counts), "per-period").to_json()
-    assert len(series["readings"]) == 1
-    assert any("no cohort has two reports" in note for note in series["notes"])
-    assert len(read(PeriodCounts(metric, 1, 2, counts)).to_json()["readings"]) == 1
-    with pytest.raises(ParameterError, match=r"sites: .*no cohort has two reports"):
-        read(PeriodCounts(metric, 2, 2, {2: counts[2]}))

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from overstory.protocol import channels
 from overstory.protocol.channels import BinaryChannel, round_up
-from overstory.protocol.domains.domains import Categories
+from overstory.protocol.domains.domains import Categories, Strings
 from overstory.protocol.domains.item_sets import ItemSet
 from overstory.protocol.domains.numbers import Integers
-from overstory.protocol.domains.tables import Strings, StringTable, Table
+from overstory.protocol.domains.tables import Table
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, load_registry, parse_registry
 from overstory.protocol.metrics.metric_table import metric_from_json
@@ -254,7 +254,6 @@ def test_counts_by_label_depend_on_the_labels():
         lambda names: names,
         lambda names: ItemSet(names, 2),
         lambda names: Table((Integers(0, 2), names), ("x", "y")),
-        lambda names: StringTable((Strings(), names), ("x", "y")),
     ],
 )
 def test_an_order_of_names_begins_no_account_wherever_the_names_are_and_other_names_do(around):

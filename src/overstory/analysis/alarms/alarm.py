@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from overstory.analysis import selection
-from overstory.analysis.alarms.crafted import DECODERS_OWN
 from overstory.analysis.decoding.decoder import (
     SURE,
     UNBALANCED,
@@ -127,10 +126,9 @@ def _fit(decoded: Decoded) -> dict[str, tuple[bool, float, str]]:
 
 
 def crafted(metric: str, period: str, checks: Sequence[Check]) -> Iterator[Alarm]:
-    """Yield what honest devices cannot have sent; what a decoder sees itself is an alarm about fit."""
-    fitted = any(check.name == "dispersion" for check in checks)
+    """Yield what honest devices cannot have sent."""
     for check in checks:
-        if check.raised and not (fitted and check.name in DECODERS_OWN):
+        if check.raised:
             text = f"{check.means} It is {check.detail}. Not seen by this check: {check.cannot_see}."
             yield Alarm("crafted", "amber", metric, period, text, (), check.to_json())
 

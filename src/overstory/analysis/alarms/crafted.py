@@ -30,12 +30,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from overstory.analysis.alarms.sums import WATCHED, Watch, expected_buckets
-from overstory.analysis.decoding.decoder import WHY_COHORTS, WHY_RESIDUALS
+from overstory.analysis.decoding.decoder import WHY_COHORTS
 from overstory.analysis.kinds.base import pair_covariance, server_half
 from overstory.analysis.selection import binomial_law, chi2_tail, holm, upper_p_values
 from overstory.presentation.formats import finite
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.alarms.sums import ReportSums
-    from overstory.analysis.decoding.decoder import Decoded
     from overstory.analysis.estimate import Estimate
     from overstory.analysis.kinds.base import Support
     from overstory.analysis.reports import I64, SupportCounts
@@ -195,15 +194,8 @@ MEANINGS: Final[dict[str, tuple[str, str]]] = {
         "liars who each search a seed of their own",
     ),
     "cohorts": (f"Cohorts differ in size more than chance: {WHY_COHORTS}.", "liars who spread over the cohorts"),
-    "dispersion": (
-        f"Residuals vary more than the channel's noise: {WHY_RESIDUALS}.",
-        "reports that fit the strings of the list",
-    ),
 }
 """By name: what an alarm means, and what its check cannot see."""
-
-DECODERS_OWN: Final = frozenset({"cohorts", "dispersion"})
-"""Checks that a decoder makes itself, and notes at its own limits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,36 +263,25 @@ def adjust_checks(checks: Iterable[Check]) -> tuple[Check, ...]:
     return tuple(replace(check, adjusted=p_value) for check, p_value in zip(given, adjusted, strict=True))
 
 
-def alarm_notes(checks: Iterable[Check], *, decoded: bool = False) -> tuple[str, ...]:
-    """Return the alarms as notes to read with an estimate; a decoder has notes of its own on cohorts and residuals."""
-    own = DECODERS_OWN if decoded else frozenset[str]()
+def alarm_notes(checks: Iterable[Check]) -> tuple[str, ...]:
+    """Return the alarms as notes to read with an estimate."""
     return tuple(
         f"alarm{'' if check.period is None else f', in {check.period}'}: {check.text}"
         for check in checks
-        if check.raised and check.name not in own
+        if check.raised
     )
 
 
 def _of_counts(half: Support[Any], counts: SupportCounts, estimate: Estimate | None) -> Iterator[Check]:
-    if counts.num_cohorts > 1:
+    encoding, own = half.encoding, half.own_bits
+    if counts.num_cohorts > 1 and not encoding.decoded:  # a decoder looks at its cohorts itself
         statistic, p_value = balance(counts.totals, np.full(counts.num_cohorts, 1 / counts.num_cohorts))
         detail = f"chi-square {statistic:,.0f} over {counts.num_cohorts:,} cohorts"
         yield Check(name="cohorts", statistic=statistic, p_value=p_value, detail=detail)
-    encoding, own = half.encoding, half.own_bits
     if own is not None and (encoding.decoded or (encoding.pure and encoding.domain_size == counts.num_bits)):
         yield _sum(counts, own, encoding.nothing.bit_count(), *half.rates)
-    if encoding.decoded and estimate is not None:
-        yield from _dispersion(cast("Decoded", estimate))
-    elif estimate is not None and len(estimate) and not half.independent_seeds:
+    if estimate is not None and len(estimate) and not (encoding.decoded or half.independent_seeds):
         yield _below_zero(half, estimate)
-
-
-def _dispersion(decoded: Decoded) -> Iterator[Check]:
-    degrees = decoded.degrees_of_freedom
-    if degrees:
-        p_value = chi2_tail(degrees, decoded.dispersion * degrees)
-        detail = f"{decoded.dispersion:.2f} times the channel's noise"
-        yield Check(name="dispersion", statistic=decoded.dispersion, p_value=p_value, detail=detail)
 
 
 def _sum(counts: SupportCounts, own: int, of_nothing: int, p: float, q: float) -> Check:

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.kinds.base import Support, server_half
-from overstory.analysis.kinds.linked import count_bit_pairs
-from overstory.analysis.reports import ReportBatch
+from overstory.analysis.reports import ReportBatch, unpack_bits
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import MAX_COHORTS
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 WATCHED: Final = 256
 """Values whose pairs are counted, the first of the domain: 32,896 sums, 132 kB, however large the domain is."""
 PAIR_REPORTS: Final = 1 << 17  # reports of a collection whose pairs are counted
+ROWS: Final = 1 << 12  # reports whose bits are unpacked at a time
 BUCKETS: Final = 4096  # seeds are counted by their remainder
 CELLS: Final = 256
 """Of the histogram of ones: two for what is too low or too high, the others within `REACH` standard deviations."""
@@ -181,11 +181,11 @@ def symmetric(upper: I64) -> I64:
 
 def count_vote_pairs(votes: NDArray[np.uint64], num_bits: int) -> I64:
     """Return in how many rows two bits are both set, shape (num_bits, num_bits); bits past these may be anything."""
-    words = -(-num_bits // 64)
-    # Each row beside itself: the two parts of a pair are the same bits.
-    twice = np.hstack([votes[:, :words]] * 2)
-    batch = ReportBatch(np.zeros(len(votes), np.uint16), twice, 128 * words, 1)
-    return np.ascontiguousarray(count_bit_pairs(batch, 64 * words, num_bits)[0, :num_bits, :num_bits])
+    pairs, words = np.zeros((num_bits, num_bits), np.int64), -(-num_bits // 64)
+    for start in range(0, len(votes), ROWS):
+        bits = unpack_bits(votes[start : start + ROWS, :words])[:, :num_bits].astype(np.float32)
+        pairs += (bits.T @ bits).astype(np.int64)  # sums below 2**24 are exact
+    return pairs
 
 
 def expected_buckets(num_cohorts: int, buckets: int) -> NDArray[np.float64]:

@@ -12,14 +12,6 @@ whose negative cells were removed first is not: noise alone makes it reject near
 
 What T would have detected is stated as Cramer's V, in the mean over all ways in which variables can depend.
 
-*Covariances.* What is stated of a table needs :math:`\Sigma w` for weights w on the cells: a marginal, a conditional
-share and a contrast are such weights. For a pair of variables in one report, with the letters of
-`overstory.analysis.kinds.base`, n reports and shares f,
-
-.. math:: n (p^* - q^*)^2 \Sigma_{vw} = c_0 + (f_v + f_w) (c_1 - c_0) , \quad v \ne w ,
-
-which is a diagonal and a matrix of rank 2; the sampling of people adds diag f - ff'.
-
 *How strongly* they hang together: conditional shares, their differences, and Cramer's V.
 
 The share of y among those with x, :math:`r = P_{xy} / a_x`, varies as the weighted sum of cells that is its
@@ -44,39 +36,20 @@ if the variables were independent. Of all cells those differ surely that a false
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from overstory.analysis import selection
-from overstory.analysis.kinds.base import pair_covariance
 from overstory.analysis.selection import check_alpha, chi2_tail
-from overstory.analysis.variance import clustering, support_noise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.association.table import TableEstimate
-    from overstory.analysis.selection import F64, IntervalKind
-    from overstory.protocol.kinds.base import Mechanism
-
-
-class TableCovariance(Protocol):
-    """The covariances of a table's cells."""
-
-    def apply(self, weights: F64) -> F64:
-        """Return the covariances with weighted sums of cells: shape (..., k_x, k_y) in and out."""
-        ...
-
-    def variances(self) -> F64:
-        """Return the cells' variances, shape (k_x, k_y)."""
-        ...
-
-    def at(self, shares: F64) -> TableCovariance:
-        """Return the covariances that the same collection would have if these were the cells, shape (k_x, k_y)."""
-        ...
+    from overstory.analysis.selection import F64
 
 
 def orthogonal(direction: F64) -> F64:
@@ -86,110 +59,6 @@ def orthogonal(direction: F64) -> F64:
     basis = np.outer(reflected, -2.0 / (reflected @ reflected) * reflected[1:])
     basis[np.arange(1, len(basis)), np.arange(len(basis) - 1)] += 1.0
     return np.asarray(basis)
-
-
-@dataclass(frozen=True, eq=False)
-class PairCovariance:
-    """Of cells that one pure oracle reports."""
-
-    mechanism: Mechanism
-    shares: F64  # shape (k_x, k_y), as they were estimated
-    num_reports: int
-    reports_per_device: float = 1.0
-    kind: IntervalKind = "population"
-    beyond: F64 | float = 0.0  # shape (k_x, k_y): what seeds that are filled unevenly add to the variances
-
-    def variances(self) -> F64:
-        p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
-        held = np.clip(self.shares, 0.0, 1.0)
-        noise = support_noise(held, 1.0 - held, p_star, q_star)
-        noise += clustering(self.mechanism, self.reports_per_device).excess(held, 1.0 - held)
-        people = self._people * held * (1.0 - held)
-        return np.asarray((noise / (p_star - q_star) ** 2 + people) / self._devices + self.beyond)
-
-    def apply(self, weights: F64) -> F64:
-        other, slope = self._together()
-        held = np.clip(self.shares, 0.0, 1.0)
-        possible = held / max(1.0, float(held.sum()))
-        sums = weights.sum(axis=(-2, -1), keepdims=True)
-        by_share = (weights * held).sum(axis=(-2, -1), keepdims=True)
-        by_people = (weights * possible).sum(axis=(-2, -1), keepdims=True)
-        apart = other * sums + slope * (held * sums + by_share) - self._people * possible * by_people
-        # The low rank has a diagonal of its own, which is none of the cells'.
-        diagonal = other + 2.0 * slope * held - self._people * possible**2
-        return np.asarray(weights * (self.variances() - diagonal / self._devices) + apart / self._devices)
-
-    def at(self, shares: F64) -> PairCovariance:
-        return replace(self, shares=shares)
-
-    @property
-    def _devices(self) -> int:
-        return max(self.num_reports, 1)
-
-    @property
-    def _people(self) -> float:
-        return self.reports_per_device if self.kind == "population" else 0.0
-
-    def _together(self) -> tuple[float, float]:
-        """Return the covariance of two cells that nobody has, and what a share of one of them adds."""
-        p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
-        own, other = pair_covariance(self.mechanism, p_star, q_star)
-        shared_own, shared_other = pair_covariance(self.mechanism, *self.mechanism.permanent_support)
-        more, span = self.reports_per_device - 1.0, (p_star - q_star) ** 2
-        own, other = own + more * shared_own, other + more * shared_other
-        return other / span, (own - other) / span
-
-
-@dataclass(frozen=True, eq=False)
-class DenseCovariance:
-    """Of cells whose errors go together in no simple way: sampled bits, a few public seeds, Bloom filters."""
-
-    noise: F64  # shape (K, K) of the K = k_x k_y cells, row by row: what randomization leaves
-    shares: F64
-    people: float  # 1 / n times the reports of a device; 0 where intervals are of these reports
-
-    def variances(self) -> F64:
-        held = np.clip(self.shares, 0.0, 1.0)
-        return np.asarray(np.diag(self.noise).reshape(held.shape) + self.people * held * (1.0 - held))
-
-    def apply(self, weights: F64) -> F64:
-        held = np.clip(self.shares, 0.0, 1.0)
-        possible = held / max(1.0, float(held.sum()))
-        flat = weights.reshape(*weights.shape[:-2], -1)
-        drawn = held * (1.0 - held) + possible**2
-        people = weights * drawn - possible * (weights * possible).sum(axis=(-2, -1), keepdims=True)
-        return np.asarray((flat @ self.noise).reshape(weights.shape) + self.people * people)
-
-    def at(self, shares: F64) -> DenseCovariance:
-        """Return those with other people; the noise hardly depends on them."""
-        return DenseCovariance(self.noise, shares, self.people)
-
-
-@dataclass(frozen=True, eq=False)
-class SummedCovariance:
-    """Of the pairs of two variables among more: each pair is a sum of `rest` cells that lie next to each other."""
-
-    cells: TableCovariance
-    rest: int
-
-    def variances(self) -> F64:
-        rows, wide = self.cells.variances().shape
-        columns = wide // self.rest
-        unit = np.zeros((columns, rows, columns))
-        spread = np.empty((rows, columns))
-        for row in range(rows):
-            unit[:] = 0.0
-            unit[np.arange(columns), row, np.arange(columns)] = 1.0
-            spread[row] = self.apply(unit)[np.arange(columns), row, np.arange(columns)]
-        return spread
-
-    def apply(self, weights: F64) -> F64:
-        wide = self.cells.apply(np.repeat(weights, self.rest, axis=-1))
-        return np.asarray(wide.reshape(*weights.shape, self.rest).sum(axis=-1))
-
-    def at(self, shares: F64) -> SummedCovariance:
-        """Return those at other pairs: how a pair's cells share it changes no covariance of sums."""
-        return SummedCovariance(self.cells.at(np.repeat(shares / self.rest, self.rest, axis=-1)), self.rest)
 
 
 MOST_CELLS: Final = 2_500  # cells whose errors are compared with each other at once: a matrix of 50 MB
@@ -236,8 +105,7 @@ def independence(table: TableEstimate, alpha: float = 0.05) -> Independence | No
         return None
     statistic = float(difference @ linalg.cho_solve(factor, difference))
     p_value = chi2_tail(degrees, statistic)
-    detectable = _detectable(table, linalg.cho_solve(factor, np.eye(degrees)), degrees, alpha)
-    return Independence(statistic, degrees, p_value, alpha, detectable)
+    return Independence(statistic, degrees, p_value, alpha, _detectable(table, factor[0], alpha))
 
 
 def _contrasts(table: TableEstimate) -> tuple[F64, F64]:
@@ -245,29 +113,33 @@ def _contrasts(table: TableEstimate) -> tuple[F64, F64]:
     cells = table.shares
     rows, columns = cells.sum(axis=1), cells.sum(axis=0)
     product = np.outer(rows, columns)
-    by_row, by_column = (orthogonal(np.ones(size)) for size in cells.shape)
-    # (B_x (x) B_y)' J, a row of weights on the cells for each contrast: dP - (dP 1) b' - a (1' dP), contrasted.
-    weights = np.einsum("ia,jb->abij", by_row, by_column)
-    weights = weights - np.einsum("ia,b->abi", by_row, by_column.T @ columns)[..., None]
-    weights = weights - np.einsum("a,jb->abj", by_row.T @ rows, by_column)[..., None, :]
-    flat = weights.reshape(-1, *cells.shape)
-    spread = table.covariance.at(product).apply(flat).reshape(len(flat), -1)
-    difference = (by_row.T @ (cells - product) @ by_column).ravel()
-    return difference, np.asarray(spread @ flat.reshape(len(flat), -1).T)
+    # (B_x (x) B_y)' J, a row of weights on the cells for each contrast.
+    contrasts = np.kron(*(orthogonal(np.ones(size)) for size in cells.shape)).T
+    weights = contrasts @ _derivative(rows, columns)
+    spread = table.covariance.at(product).apply(weights.reshape(-1, *cells.shape)).reshape(weights.shape)
+    return np.asarray(contrasts @ (cells - product).ravel()), np.asarray(spread @ weights.T)
 
 
-def _detectable(table: TableEstimate, precision: F64, degrees: int, alpha: float) -> float:
+def _derivative(rows: F64, columns: F64) -> F64:
+    """Return J of d(P - ab') = dP - (dP 1) b' - a (1' dP): a matrix on the cells row by row."""
+    by_row = np.kron(np.eye(len(rows)), np.outer(columns, np.ones(len(columns))))
+    by_column = np.kron(np.outer(rows, np.ones(len(rows))), np.eye(len(columns)))
+    return np.asarray(np.eye(rows.size * columns.size) - by_row - by_column)
+
+
+def _detectable(table: TableEstimate, factor: F64, alpha: float) -> float:
     """Return the V at which T has its power, T's noncentrality being averaged over the directions of dependence."""
-    from scipy import special
+    from scipy import linalg, special
 
+    degrees = len(factor)
     critical = special.chdtri(degrees, alpha)
     needed = float(special.chndtrinc(critical, degrees, 1.0 - POWER))
     held = [np.maximum(marginal.shares, 1e-9) for marginal in table.marginals]
     roots = [np.sqrt(shares / shares.sum()) for shares in held]
     # Delta = sqrt(a b') z, z of length phi and orthogonal to the roots of a and b: every direction is as likely.
     ways = [orthogonal(np.ones(len(root))).T @ (root[:, None] * orthogonal(root)) for root in roots]
-    shape = np.kron(*ways)
-    mean = float(np.einsum("ij,ik,kj->", precision, shape, shape, optimize=True)) / degrees
+    # d = S z, of noncentrality z' S' C^-1 S z: the mean over z is its trace, with C = U'U the squares of U'^-1 S.
+    mean = float((linalg.solve_triangular(factor, np.kron(*ways), trans="T") ** 2).sum()) / degrees
     return min(math.sqrt(needed / mean / (min(table.shares.shape) - 1)), 1.0)
 
 
@@ -281,7 +153,7 @@ FAR: Final = 1e6
 class Conditional:
     """The shares of the columns' values in each row."""
 
-    table: TableEstimate  # its `transposed` conditions on the columns
+    table: TableEstimate
     estimable: NDArray[np.bool_]  # shape (k_x,): which rows are large enough
     shares: F64  # shape (k_x, k_y): P(column | row); nan in rows that are not estimable
 
@@ -338,11 +210,8 @@ def departures(table: TableEstimate, alpha: float = 0.05) -> Departures:
     difference = cells - product
     if not table.num_reports or cells.size > MOST_CELLS:
         return Departures(difference, np.full(cells.shape, np.inf), np.zeros(cells.shape, bool))
-    weights = np.einsum("ia,jb->ijab", np.eye(len(rows)), np.eye(len(columns)))
-    weights = weights - np.einsum("ia,j->ija", np.eye(len(rows)), columns)[..., None]
-    weights = weights - np.einsum("i,jb->ijb", rows, np.eye(len(columns)))[..., None, :]
-    flat = weights.reshape(-1, *cells.shape)
-    variances = (flat * table.covariance.at(product).apply(flat)).sum(axis=(1, 2)).reshape(cells.shape)
+    weights = _derivative(rows, columns).reshape(-1, *cells.shape)
+    variances = (weights * table.covariance.at(product).apply(weights)).sum(axis=(1, 2)).reshape(cells.shape)
     errors = np.sqrt(np.maximum(variances, 0.0))
     p_values = np.minimum(2.0 * selection.upper_p_values(np.abs(difference), errors), 1.0)
     sure = selection.adjusted_p_values(p_values.ravel(), "fdr").reshape(cells.shape) <= alpha
@@ -454,11 +323,9 @@ def _squares(table: TableEstimate, chosen: Any) -> tuple[float, float, float]:
         place = np.unravel_index(number, cells.shape)
         weights[chosen[0].ravel()[place[0]], chosen[1].ravel()[place[1]]] = 1.0
     spread = table.covariance.apply(unit)[(slice(None), *chosen)].reshape(size, size)
-    # d(P / total), then d(P - ab') = dP - (dP 1) b' - a (1' dP), as matrices on the cells row by row.
+    # d(P / total), then d(P - ab').
     scaled = (np.eye(size) - np.outer(cells.ravel(), np.ones(size))) / total
-    by_row = np.kron(np.eye(len(rows)), np.outer(columns, np.ones(len(columns))))
-    by_column = np.kron(np.outer(rows, np.ones(len(rows))), np.eye(len(columns)))
-    derivative = (np.eye(size) - by_row - by_column) @ scaled
+    derivative = _derivative(rows, columns) @ scaled
     together = derivative @ spread @ derivative.T
     product = np.outer(rows, columns)
     difference, weight = (cells - product).ravel(), 1.0 / product.ravel()

@@ -1,19 +1,10 @@
 r"""All that is stated of one table, and how it is shown: as rows, JSON values, and blocks for a page or a terminal.
 
-*The table to show* has shares that are not negative and add up to 1, as near to the unbiased cells as their errors ask.
-It is the maximum of the normal likelihood, :math:`(p - P)' \Sigma^{-1} (p - P)` at its smallest over distributions p.
-With :math:`\mu \ge 0` on the cells that are 0, and a multiplier :math:`\lambda` for the sum,
-:math:`p = P + \Sigma (\mu + \lambda)`; which cells are 0 is decided by
-exchanging all that are wrong at once, and one by one where that does not end [1]_.
-Intervals are never taken from it: they belong to the unbiased cells.
+*The table to show* has shares that are not negative and add up to 1: the nearest ones to the unbiased cells, whose
+errors are nearly alike. Intervals are never taken from it: they belong to the unbiased cells.
 
 Where independence is not rejected, most of :math:`\Delta = P - a b'` is noise: before that it is shrunk by
 :math:`1 - d / T`, d being the degrees of freedom of the test's statistic T.
-
-References
-----------
-.. [1] Portugal, Judice, Vicente, "A comparison of block pivoting and interior-point algorithms for linear least squares
-   problems with nonnegative variables", Mathematics of Computation 63 (1994).
 """
 
 from __future__ import annotations
@@ -56,15 +47,9 @@ from overstory.presentation.formats import finite, interval, p_value, percent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
     from overstory.analysis.association.table import Marginal, TableEstimate
     from overstory.analysis.selection import F64, Adjustment, Correction
     from overstory.presentation.svg import Picture
-
-
-AT_ONCE: Final = 20  # exchanges of all wrong cells at once, before they are exchanged one by one
-NEARLY: Final = 1e-11
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +61,7 @@ class Reported:
 
     @property
     def note(self) -> str:
-        made = "the shares shown are the likeliest that are not negative and add up to 100%"
+        made = "the shares shown are the nearest that are not negative and add up to 100%"
         if self.shrunk < 1.0:
             return (
                 f"{made}; as independence is not rejected, they were first moved towards it "
@@ -96,54 +81,7 @@ def reported(table: TableEstimate, tested: Independence | None = None) -> Report
         left = max(1.0 - asked.degrees / asked.statistic, 0.0) if asked.statistic > 0 else 0.0
         product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
         cells = product + left * (cells - product)
-    if cells.size > MOST_CELLS:
-        return Reported(project_simplex(cells.ravel()).reshape(cells.shape), left)
-    unit = np.eye(cells.size).reshape(-1, *cells.shape)
-    covariance = table.covariance.apply(unit).reshape(cells.size, cells.size)
-    return Reported(nearest_distribution(cells.ravel(), covariance).reshape(cells.shape), left)
-
-
-def nearest_distribution(estimate: F64, covariance: F64) -> F64:
-    """Return the distribution nearest to an estimate in the metric of its errors, of rank K or K - 1."""
-    size = estimate.size
-    at_zero, best, patience = np.zeros(size, bool), size + 1, AT_ONCE
-    for _ in range(50 * size):
-        shares, pull = _with_zeros(estimate, covariance, at_zero)
-        wrong = np.where(at_zero, pull < -NEARLY, shares < -NEARLY)
-        count = int(np.count_nonzero(wrong))
-        if not count:
-            break
-        if count < best:
-            best, patience = count, AT_ONCE
-        elif patience:
-            patience -= 1
-        else:  # Murty's rule, which ends: the last wrong one alone.
-            wrong[: np.flatnonzero(wrong)[-1]] = False
-        at_zero ^= wrong
-    positive = np.maximum(shares, 0.0)
-    return np.asarray(positive / positive.sum())
-
-
-def _with_zeros(estimate: F64, covariance: F64, at_zero: NDArray[np.bool_]) -> tuple[F64, F64]:
-    """Return the nearest vector of sum 1 with these zeros, and the pull that holds each of them at 0."""
-    spread = covariance.sum(axis=1)
-    total = float(spread.sum())
-    scale = float(np.diag(covariance).mean())
-    zeros = np.flatnonzero(at_zero)
-    free_sum = total > NEARLY * scale * estimate.size
-    pull = np.zeros(estimate.size)
-    if free_sum:  # The estimate of sum 1 first, and what is left of its errors then.
-        estimate = estimate + spread * ((1.0 - float(estimate.sum())) / total)
-    if zeros.size:
-        block = covariance[np.ix_(zeros, zeros)]
-        if free_sum:
-            block = block - np.outer(spread[zeros], spread[zeros]) / total
-        pull[zeros] = np.linalg.solve(block, -estimate[zeros])
-    shares = estimate + covariance @ pull
-    if free_sum:
-        shares -= spread * float(spread @ pull) / total
-    shares[zeros] = 0.0
-    return shares, pull * scale
+    return Reported(project_simplex(cells.ravel()).reshape(cells.shape), left)
 
 
 WIDEST: Final = 8  # columns of a table that are shown side by side; a wider one is shown as a list of its largest cells
@@ -243,7 +181,6 @@ class TableSummary:
         table = self.table
         return {
             "variables": list(table.names),
-            "design": table.design,
             "reports": table.num_reports,
             "interval": table.interval_kind,
             "level": self.level,

@@ -1,7 +1,14 @@
-"""The shares of every pair of two variables' values, and the shares of each variable's own.
+r"""The shares of every pair of two variables' values, and the shares of each variable's own.
 
-A table is the same whichever way it was collected: as one report of the pair, or as two linked reports. What is said
-of it needs its unbiased cells P, the covariances of their errors, and the marginals, nothing else.
+What is said of a table needs its unbiased cells P, the covariances of their errors, and the marginals, nothing else.
+
+*Covariances.* What is stated of a table needs :math:`\Sigma w` for weights w on the cells: a marginal, a conditional
+share and a contrast are such weights. For a pair of variables in one report, with the letters of
+`overstory.analysis.kinds.base`, n reports and shares f,
+
+.. math:: n (p^* - q^*)^2 \Sigma_{vw} = c_0 + (f_v + f_w) (c_1 - c_0) , \quad v \ne w ,
+
+which is a diagonal and a matrix of rank 2; the sampling of people adds diag f - ff'.
 
 *Several tables*, over which devices were divided: each is learned from its own. A variable that is in several tables
 has a marginal in each, from different devices, so their errors are independent: the weighted mean with the inverse
@@ -15,20 +22,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
 from overstory.analysis import selection
-from overstory.analysis.association.independence import (
-    DenseCovariance,
-    PairCovariance,
-    SummedCovariance,
-    TableCovariance,
-)
 from overstory.analysis.kinds.base import SupportErrors
 from overstory.analysis.kinds.split import DividedSupport
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.analysis.variance import clustering, support_noise
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -41,9 +43,124 @@ if TYPE_CHECKING:
     from overstory.protocol.kinds.split import DividedMechanism
 
 
-Design = Literal["pair", "linked"]
-"""How a table was collected: one report of the pair, or a report of each variable, linked."""
 TOGETHER: Final = 1 << 22  # weights on cells that are multiplied by the covariances at once: 32 MB
+
+
+class TableCovariance(Protocol):
+    """The covariances of a table's cells."""
+
+    def apply(self, weights: F64) -> F64:
+        """Return the covariances with weighted sums of cells: shape (..., k_x, k_y) in and out."""
+        ...
+
+    def variances(self) -> F64:
+        """Return the cells' variances, shape (k_x, k_y)."""
+        ...
+
+    def at(self, shares: F64) -> TableCovariance:
+        """Return the covariances that the same collection would have if these were the cells, shape (k_x, k_y)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PairCovariance:
+    """Of cells that one pure oracle reports."""
+
+    mechanism: Mechanism
+    shares: F64  # shape (k_x, k_y), as they were estimated
+    num_reports: int
+    reports_per_device: float = 1.0
+    kind: IntervalKind = "population"
+    beyond: F64 | float = 0.0  # shape (k_x, k_y): what seeds that are filled unevenly add to the variances
+
+    def variances(self) -> F64:
+        p_star, q_star = float(self.mechanism.p_star), float(self.mechanism.q_star)
+        held = np.clip(self.shares, 0.0, 1.0)
+        noise = support_noise(held, 1.0 - held, p_star, q_star)
+        noise += clustering(self.mechanism, self.reports_per_device).excess(held, 1.0 - held)
+        people = self._people * held * (1.0 - held)
+        return np.asarray((noise / (p_star - q_star) ** 2 + people) / self._devices + self.beyond)
+
+    def apply(self, weights: F64) -> F64:
+        other, slope = self._together()
+        held = np.clip(self.shares, 0.0, 1.0)
+        possible = held / max(1.0, float(held.sum()))
+        sums = weights.sum(axis=(-2, -1), keepdims=True)
+        by_share = (weights * held).sum(axis=(-2, -1), keepdims=True)
+        by_people = (weights * possible).sum(axis=(-2, -1), keepdims=True)
+        apart = other * sums + slope * (held * sums + by_share) - self._people * possible * by_people
+        # The low rank has a diagonal of its own, which is none of the cells'.
+        diagonal = other + 2.0 * slope * held - self._people * possible**2
+        return np.asarray(weights * (self.variances() - diagonal / self._devices) + apart / self._devices)
+
+    def at(self, shares: F64) -> PairCovariance:
+        return replace(self, shares=shares)
+
+    @property
+    def _devices(self) -> int:
+        return max(self.num_reports, 1)
+
+    @property
+    def _people(self) -> float:
+        return self.reports_per_device if self.kind == "population" else 0.0
+
+    def _together(self) -> tuple[float, float]:
+        """Return the covariance of two cells that nobody has, and what a share of one of them adds."""
+        errors, more = SupportErrors.of(self.mechanism), self.reports_per_device - 1.0
+        own, other = ((a + more * b) / errors.span**2 for a, b in zip(errors.once, errors.shared, strict=True))
+        return other, own - other
+
+
+@dataclass(frozen=True, eq=False)
+class DenseCovariance:
+    """Of cells whose errors go together in no simple way: sampled bits, a few public seeds."""
+
+    noise: F64  # shape (K, K) of the K = k_x k_y cells, row by row: what randomization leaves
+    shares: F64
+    people: float  # 1 / n times the reports of a device; 0 where intervals are of these reports
+
+    def variances(self) -> F64:
+        held = np.clip(self.shares, 0.0, 1.0)
+        return np.asarray(np.diag(self.noise).reshape(held.shape) + self.people * held * (1.0 - held))
+
+    def apply(self, weights: F64) -> F64:
+        held = np.clip(self.shares, 0.0, 1.0)
+        possible = held / max(1.0, float(held.sum()))
+        flat = weights.reshape(*weights.shape[:-2], -1)
+        drawn = held * (1.0 - held) + possible**2
+        people = weights * drawn - possible * (weights * possible).sum(axis=(-2, -1), keepdims=True)
+        return np.asarray((flat @ self.noise).reshape(weights.shape) + self.people * people)
+
+    def at(self, shares: F64) -> DenseCovariance:
+        """Return those with other people; the noise hardly depends on them."""
+        return DenseCovariance(self.noise, shares, self.people)
+
+
+@dataclass(frozen=True, eq=False)
+class SummedCovariance:
+    """Of the pairs of two variables among more: each pair is a sum of `rest` cells that lie next to each other."""
+
+    cells: TableCovariance
+    rest: int
+
+    def variances(self) -> F64:
+        rows, wide = self.cells.variances().shape
+        columns = wide // self.rest
+        unit = np.zeros((columns, rows, columns))
+        spread = np.empty((rows, columns))
+        for row in range(rows):
+            unit[:] = 0.0
+            unit[np.arange(columns), row, np.arange(columns)] = 1.0
+            spread[row] = self.apply(unit)[np.arange(columns), row, np.arange(columns)]
+        return spread
+
+    def apply(self, weights: F64) -> F64:
+        wide = self.cells.apply(np.repeat(weights, self.rest, axis=-1))
+        return np.asarray(wide.reshape(*weights.shape, self.rest).sum(axis=-1))
+
+    def at(self, shares: F64) -> SummedCovariance:
+        """Return those at other pairs: how a pair's cells share it changes no covariance of sums."""
+        return SummedCovariance(self.cells.at(np.repeat(shares / self.rest, self.rest, axis=-1)), self.rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +184,6 @@ class TableEstimate:
     shares: F64  # shape (k_x, k_y), unbiased shares of the reports: noise makes some of them negative
     covariance: TableCovariance  # how the errors of `shares` go together
     num_reports: int
-    design: Design  # one report of the pair, or a report of each variable, linked
     interval_kind: IntervalKind = "population"  # for the devices that reported, or for all devices like these
     own_shares: tuple[Marginal, Marginal] | None = None  # where more is known of them than the cells' sums
     notes: tuple[str, ...] = ()  # what a reader must know before trusting the numbers
@@ -143,7 +259,6 @@ def pair_table(
         shares=cells,
         covariance=covariance,
         num_reports=estimate.num_reports,
-        design="pair",
         interval_kind=interval_kind,
         notes=estimate.notes,
     )

@@ -163,7 +163,6 @@ class Support(ServerHalf[O_co]):
     """The server's half of the oracles with one kind of encoding."""
 
     is_oracle: ClassVar[bool] = True
-    one_support: ClassVar[bool] = False  # whether a report supports one value, as a symbol does
     # What is watched of reports for crafted ones (`overstory.analysis.alarms`): how many values a report votes for,
     # which pairs of values, and its seed.
     watched: ClassVar[frozenset[str]] = frozenset()
@@ -186,11 +185,6 @@ class Support(ServerHalf[O_co]):
     def num_outputs(self) -> int:
         """Payloads that a device can send are below this number."""
         return self.mechanism.payload_limit
-
-    @property
-    def num_supports(self) -> int:
-        """How many supports a report can have: symbols, or bits."""
-        return self.mechanism.payload_bits
 
     @property
     def own_bits(self) -> int | None:
@@ -303,16 +297,14 @@ class SupportErrors:
     span: float
     once: tuple[float, float]  # c_1 and c_0 in one report
     shared: tuple[float, float]  # in two reports of one device
-    alone: tuple[float, float]  # of one value's support in two reports of one device: its holder's, another's
 
     @classmethod
     def of(cls, mechanism: Mechanism) -> SupportErrors:
-        p_star, q_star, cluster = float(mechanism.p_star), float(mechanism.q_star), clustering(mechanism)
+        p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
         return cls(
             p_star - q_star,
             pair_covariance(mechanism, p_star, q_star),
             pair_covariance(mechanism, *mechanism.permanent_support),
-            (cluster.own, cluster.other),
         )
 
     def covariance(self, estimate: Estimate, kind: IntervalKind, places: Indices) -> F64:
@@ -323,15 +315,6 @@ class SupportErrors:
         noise = pairs * self.once[0] + (reports - pairs) * self.once[1]
         noise += (each - 1.0) * (pairs * self.shared[0] + (reports - pairs) * self.shared[1])
         drawn = people_covariance(counts, reports, each) if kind == "population" else 0.0
-        return np.asarray(noise / self.span**2 + drawn)
-
-    def overlap(self, shares: F64, kind: IntervalKind) -> F64:
-        """Return the covariance of two shares' estimates from one device that reports in both collections."""
-        held = np.clip(shares, 0.0, 1.0)
-        pairs = np.minimum(held[:, None] + held, 1.0)
-        noise = pairs * self.shared[0] + (1.0 - pairs) * self.shared[1]
-        np.fill_diagonal(noise, held * self.alone[0] + (1.0 - held) * self.alone[1])
-        drawn = people_covariance(held, 1, 1.0) if kind == "population" else 0.0
         return np.asarray(noise / self.span**2 + drawn)
 
 

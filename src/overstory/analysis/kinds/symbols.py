@@ -74,10 +74,6 @@ class SymbolSupport(OutputSupport):
 
     mechanism: SymbolMechanism
 
-    @property
-    def num_supports(self) -> int:
-        return self.num_outputs
-
     @abstractmethod
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:
         """Return the symbol that the channels work on, for each device."""
@@ -101,7 +97,6 @@ class DirectSupport(CountedByValue, SymbolSupport):
     """The value is the symbol."""
 
     work = Work("n + d")
-    one_support = True
 
     def encode(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts) -> NDArray[Any]:  # noqa: ARG002
         return table[symbols]

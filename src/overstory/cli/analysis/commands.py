@@ -8,7 +8,6 @@ from overstory.cli.arguments import (
     AT_LEAST_ONE,
     CSV,
     ENGINE,
-    PAIR,
     Command,
     Form,
     Forms,
@@ -296,7 +295,7 @@ overlap.""",
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")
 _OF_PERIODS: Final = (
     *("--from", "--to", "--group", "--by-group", "--aggregate", "--pool", "--compare"),
-    *("--overlap", "--range", "--candidates-out"),
+    *("--range", "--candidates-out"),
 )
 
 
@@ -310,10 +309,7 @@ DECODE: Final = Command(
         "from files",
         Option("--params"),
         Option("--counts", "counts, from `overstory sum`", "FILE"),
-        Option(
-            "--map", "candidate map, from `overstory map`; with --pair of each variable of strings", "FILE", nargs="+"
-        ),
-        PAIR,
+        Option("--map", "candidate map, from `overstory map`", "FILE"),
     ),
     Group(
         "from a store, a collector, or exported folders",
@@ -349,13 +345,6 @@ DECODE: Final = Command(
             "first less those of the second",
             "A..B",
             nargs=2,
-        ),
-        Option(
-            "--overlap",
-            "with --compare: share of the smaller range's devices that reported in both and kept their values, 0 to 1 "
-            "(default: 0, which is always safe)",
-            "SHARE",
-            float,
         ),
         Option("--candidates", "strings to look for, instead of the registry's list", "FILE"),
         Option(
@@ -418,8 +407,6 @@ DECODE: Final = Command(
 From files: writes results.csv (every candidate, most frequent first) and metrics.json into DIR, and prints the
 detected candidates. The map is not checked: make it with the hash family and key of the devices.
 
-With --pair, from counts of `overstory sum --pair`: the table of two variables that were reported together.
-
 From a store, or from a collector by its address: estimates a metric of the registry over a range of periods: in total,
 per period, with the periods before, or cumulative (over all reports so far); or compares two ranges or groups. A device
 reports once a period and its reports share permanent responses. Standard errors assume that every device reported in
@@ -447,7 +434,6 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
         OneOf(("--aggregate", "--pool", "--compare")),
         OneOf(("--group", "--by-group")),
         OneOf(("--by-group", "--compare")),
-        Needs(("--overlap",), ("--compare",), "it is how many devices two ranges share"),
         Idle(("--plot", "--steps", "--candidates-out"), ("--compare",), "these are differences"),
     ),
 )

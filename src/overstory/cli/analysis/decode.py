@@ -20,7 +20,6 @@ from overstory.files.rappor import metrics, read_candidates, read_counts, read_m
 from overstory.presentation.document import Lines, Paragraph
 from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_text import print_document
-from overstory.protocol.errors import ParameterError
 from overstory.queries.readings import Aggregation, EstimateOptions
 
 if TYPE_CHECKING:
@@ -31,14 +30,13 @@ if TYPE_CHECKING:
 FORMS: Final = {
     "on exported folders": "analysis.decode_store",
     "with --store": "analysis.decode_store",
-    "with --pair": "analysis.decode_pairs",
 }
 """The module that answers the requests of a form, by its `run(request)`; the last form is answered here."""
 
 
 AS_SAID: Final = (
-    *("params", "counts", "registry", "metric", "engine", "group", "by_group", "aggregate"),
-    *("overlap", "candidates", "plot", "candidates_out"),
+    *("params", "counts", "map", "registry", "metric", "engine", "group", "by_group", "aggregate"),
+    *("candidates", "plot", "candidates_out"),
 )
 """Options that are taken into the request as they are."""
 
@@ -50,8 +48,7 @@ class DecodeRequest:
     inputs: tuple[str, ...]
     params: str | None
     counts: str | None
-    maps: tuple[str, ...]
-    pair: tuple[str, str] | None
+    map: str | None
     store: tuple[str, ...]
     registry: str | None
     metric: str | None
@@ -61,7 +58,6 @@ class DecodeRequest:
     by_group: bool
     aggregate: Aggregation
     compare: tuple[str, str] | None
-    overlap: float | None
     candidates: str | None
     options: EstimateOptions  # without the candidates, which are still in their file
     plot: str | None
@@ -81,11 +77,8 @@ class DecodeRequest:
 
 
 def run(args: argparse.Namespace) -> int:
-    args.map = args.map or []
     check_pipes(args, "params", "counts", "map", "inputs")
     request = _request(args)
-    if len(request.maps) > 1 and not request.pair:
-        raise ParameterError("--map: give one map: several are for --pair, one for each variable")
     if args.form not in FORMS:
         return _run_map(request)
     answer: Callable[[DecodeRequest], int] = import_module(f"overstory.cli.{FORMS[args.form]}").run
@@ -96,12 +89,9 @@ def _request(args: argparse.Namespace) -> DecodeRequest:
     """Return the request that the options make."""
     said: dict[str, Any] = {name: getattr(args, name) for name in AS_SAID}
     said |= {name: tuple(getattr(args, name) or ()) for name in ("inputs", "store")}
-    for name in ("pair", "compare"):
-        two = getattr(args, name)
-        said[name] = None if two is None else (two[0], two[1])
     return DecodeRequest(
         **said,
-        maps=tuple(args.map),
+        compare=None if args.compare is None else (args.compare[0], args.compare[1]),
         periods=(args.first, args.last),
         options=EstimateOptions(
             reports_per_device=args.reports_per_device,
@@ -123,12 +113,13 @@ def _run_map(request: DecodeRequest) -> int:
     """Answer by counts and a candidate map, the files of RAPPOR's public tools."""
     assert request.params is not None
     assert request.counts is not None
+    assert request.map is not None
     printing, notes = request.printing, list[str]()
     parameters = read_params(request.params)
     mechanism, shape = parameters.mechanism(), {"num_bits": parameters.k, "num_cohorts": parameters.m}
     counts = read_counts(request.counts, notes=notes, **shape)
-    with reading_bar("reading the map", request.maps, quiet=printing.quiet) as advance:
-        candidates = read_map(request.maps[0], num_hashes=parameters.h, notes=notes, advance=advance, **shape)
+    with reading_bar("reading the map", [request.map], quiet=printing.quiet) as advance:
+        candidates = read_map(request.map, num_hashes=parameters.h, notes=notes, advance=advance, **shape)
     p_star, q_star, options = float(mechanism.p_star), float(mechanism.q_star), request.options
     decoded = decode(
         counts,
@@ -145,7 +136,7 @@ def _run_map(request: DecodeRequest) -> int:
     )
     # The sizes of cohorts and sums of bits are checked where every device reported once.
     checks = check_collection(mechanism, counts, decoded) if request.repeats == 1.0 else ()
-    told = (*notes, *decoded.notes, *alarm_notes(checks, decoded=True))
+    told = (*notes, *decoded.notes, *alarm_notes(checks))
     decoded = replace(decoded, notes=told, adjustment=options.adjustment)
     about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
     output, to_pipe = str(printing.output), printing.output == "-"

@@ -78,16 +78,15 @@ def _compared(request: DecodeRequest, metric: Metric, two: tuple[str, str]) -> A
     ranges = _groups(request, two) if are_groups else _spans(request, metric, two)
     with open_source(request, metric) as read_range:  # a search reads the answers themselves
         a, b = (read_range(*ends) for ends in ranges)
-        return compare(a, b, request.read_options(), overlap=request.overlap or 0.0)
+        return compare(a, b, request.read_options())
 
 
 def _groups(request: DecodeRequest, two: tuple[str, str]) -> list[PartOfReports]:
     """Return two groups, in one range of periods."""
     if two[0] == two[1]:
         raise ParameterError(f"--compare {' '.join(two)}: give two different groups")
-    for option, value in (("--group", request.group), ("--overlap", request.overlap)):
-        if value is not None:
-            raise ParameterError(f"{option} has no effect with --compare {' '.join(two)}: these are groups")
+    if request.group is not None:
+        raise ParameterError(f"--group has no effect with --compare {' '.join(two)}: these are groups")
     return [(request.periods, group) for group in two]
 
 

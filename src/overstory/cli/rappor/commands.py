@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import ENGINE, OF_SOURCES, PAIR, SOURCES, Command, Idle, Needs, Option
+from overstory.cli.arguments import ENGINE, OF_SOURCES, SOURCES, Command, Option
 
 _PARAMS: Final = Option("--params", required=True)
 _HASHING: Final = Option(
@@ -53,7 +53,6 @@ SUM: Final = Command(
     "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
     Option("reports", "files of reports, folders, globs or addresses", "INPUT", nargs="+"),
     SOURCES,
-    PAIR,
     _output("file for the counts: a row per cohort, its reports and then each bit's count"),
     ENGINE,
     more="""\
@@ -64,17 +63,9 @@ Parquet of any oracle is also counted in units by several processes, by Dask or 
 addresses in an object store (s3://..., gs://...).
 
 A row of a Parquet file is a block of reports of one cohort. Its label says what mechanism made the reports, so that
-nothing else need be given to count them.
-
-With --pair it counts pairs of bits of two variables, from the files of Google's association tools: a header with cohort
-and the two variables, or, as their simulation writes it, no header, the cohort counted from 1 and the bits
-reversed.""",
+nothing else need be given to count them.""",
     runs="rappor.file_tools:count",
-    rules=(
-        *OF_SOURCES,
-        Needs(("--pair",), ("--params",), "its files have no labels"),
-        Idle(("--registry", "--engine"), ("--pair",), "one process reads its files"),
-    ),
+    rules=OF_SOURCES,
 )
 
 COMMANDS: Final = {command.name: command for command in (ENCODE, MAP, SUM)}

@@ -22,16 +22,12 @@ from overstory.files.parquet import write_blocks
 from overstory.files.rappor import (
     Holding,
     hash_candidates,
-    pair_form,
     privacy,
     read_candidates,
-    read_pairs,
     read_params,
     read_values,
-    sum_pairs,
     write_counts,
     write_map,
-    write_pair_counts,
 )
 from overstory.files.reports import (
     LabelCheck,
@@ -140,8 +136,6 @@ def count(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "reports")
     if args.output.endswith(".parquet"):
         raise ParameterError(f"-o {args.output}: counts are CSV: give another name")
-    if args.pair:
-        return _sum_pairs(args)
     if _wants_engine(args):
         return _sum_by_engine(args)
     parameters = read_params(args.params)
@@ -151,17 +145,6 @@ def count(args: argparse.Namespace) -> int:
     write_counts(args.output, counts)
     what = f"{counts.num_reports:,} reports in {parameters.m} cohorts"
     return _print_sum(args, counts, {"reports": counts.num_reports}, what)
-
-
-def _sum_pairs(args: argparse.Namespace) -> int:
-    form = pair_form(read_params(args.params), args.pair)
-    with reading_bar("summing", args.reports, quiet=args.quiet) as advance:
-        batches = (batch for path in args.reports for batch in read_pairs(path, form, advance=advance))
-        counts = sum_pairs(batches, form)
-    write_pair_counts(args.output, counts, form)
-    about = {"reports": counts.num_reports, "variables": list(form.names), "bits": list(form.widths)}
-    what = f"{counts.num_reports:,} reports: {form.widths[0]} x {form.widths[1]} pairs of bits"
-    return _print_sum(args, counts, about, what)
 
 
 def _print_sum(args: argparse.Namespace, counts: SupportCounts, about: dict[str, Any], what: str) -> int:

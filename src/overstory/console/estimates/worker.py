@@ -79,7 +79,7 @@ def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOpti
     """Return the task of a reading."""
     metric = counted.metric
     about = counted.first, counted.last, counted.others, counted.group, counted.released
-    rest = repr((kind, options, *about, metric.candidate_lists))
+    rest = repr((kind, options, *about))
     key = context(metric.digest.hex(), rest, *map(str, metric.labels or ()))
     for period in counted.periods:
         key = counts_key(key, period, counted.counts[period])

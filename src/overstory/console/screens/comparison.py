@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field as Parameter
 
-from overstory.analysis.difference.result import difference_columns, unchanged
+from overstory.analysis.difference import difference_columns, unchanged
 from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind, interval_words
 from overstory.console.screens.page import (
     WHOLE_RANGE,
@@ -37,17 +37,16 @@ if TYPE_CHECKING:
 
 MOST_DRAWN: Final = 50  # values in the picture and in the page's table; the downloads have all
 NEIGHBOURS: Final = 4  # periods before and after a release, or those of a week where a period is shorter than a day
-OVERLAP: Final = (
+IN_BOTH: Final = (
     "A device that reports in both ranges and keeps its value sends the same answers again. Its noise cancels in the "
     "difference, so that the intervals here are too long, never too short, and small changes among few devices may be "
-    "missed. If you know how many devices are in both, say so, and the intervals take it into account."
+    "missed."
 )
 
 TESTS: Final = {
     "covariance": "all values, and how their errors go together",
     "simes": "the smallest q-value: how the errors of these values go together is not known",
 }
-KEPT: Final = "Share of the devices in both that kept their values"
 
 Span = tuple[int, int]
 
@@ -60,7 +59,6 @@ class ComparisonQuery(Query):
     interval: IntervalKind = "population"
     adjustment: Adjustment = "fcr"
     alpha: float = Parameter(0.05, gt=0, lt=1)
-    overlap: float = Parameter(0.0, ge=0, le=1)
     reports_per_device: float | None = Parameter(None, ge=1)
 
 
@@ -82,7 +80,7 @@ class ComparisonScreen(Screen):
         if is_shares(metric) and not metric.labels:
             return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
         try:
-            check_comparable(*(data.counts(metric, *span) for span in page.spans), overlap=query.overlap)
+            check_comparable(*(data.counts(metric, *span) for span in page.spans))
         except ParameterError as error:
             return page.without(f"{str(error)[:1].upper()}{str(error)[1:]}.", 400)
         return (SharesCompared if is_shares(metric) else Compared)(*about).view()
@@ -127,8 +125,6 @@ class ComparisonPage(Page):
         yield Field("interval", "Intervals", query.interval, "choice", kinds)
         yield adjustment_field(query.adjustment, "changed")
         yield number_field("alpha", "False discovery rate", query.alpha, 0.001, 0.5, 0.001)
-        if self.metric.panel is None:
-            yield number_field("overlap", KEPT, query.overlap, 0, 1, 0.01, "0 is always safe")
         each, hint = query.reports_per_device, "empty: one in each period"
         yield number_field("reports_per_device", "Reports of one device in a range", each, 1, None, 0.1, hint)
 
@@ -168,7 +164,7 @@ class Compared(ComparisonPage):
     @cached_property
     def compared(self) -> Comparison:
         a, b = self.both_counted
-        return compare(a, b, self.chosen, overlap=self.query.overlap)
+        return compare(a, b, self.chosen)
 
     @property
     def chosen(self) -> EstimateOptions:
@@ -205,7 +201,7 @@ class SharesCompared(Compared):
     @cached_property
     def compared(self) -> Comparison:
         series = self.data.all_estimates(self.both_counted, "total", self.chosen)
-        return compare_series(*series, overlap=self.query.overlap)
+        return compare_series(*series)
 
     @property
     def both(self) -> Difference:
@@ -254,7 +250,7 @@ class SharesCompared(Compared):
             )
         )
         if self.metric.panel is None:
-            yield Paragraph(OVERLAP)
+            yield Paragraph(IN_BOTH)
         yield Lines(*(f"{note[:1].upper()}{note[1:]}." for note in compared.notes if note != SHARED_NOISE))
 
     def facts(self) -> Mapping[str, Any]:

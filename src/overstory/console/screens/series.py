@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field as Parameter
 
 from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
-from overstory.analysis.difference.combination import total
+from overstory.analysis.difference import total
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import Adjustment, normal_reach
 from overstory.analysis.tables.output import (

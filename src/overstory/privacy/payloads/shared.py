@@ -168,13 +168,10 @@ class Likeness:
     patterns: tuple[tuple[float, float], ...] = ()  # a value's (ones, zeros), on average over cohorts; the worst counts
     symbol: SymbolRounds | None = None  # the rounds of the symbol, where a report is a symbol
     levels: tuple[Likeness, ...] = ()  # of mechanisms of which a device has one, public, drawn uniformly
-    together: tuple[Likeness, ...] = ()  # of independent parts of one report
 
     def beyond(self, reports: int) -> float:
         """Return I(A; B) of so many reports against as many others of one device, in bits, given what is equal."""
         check_count("reports", reports, 1, MOST_REPORTS)
-        if self.together:
-            return math.fsum(part.beyond(reports) for part in self.together)
         if self.levels:
             return math.fsum(level.beyond(reports) for level in self.levels) / len(self.levels)
         if self.symbol is not None:
@@ -186,9 +183,7 @@ class Likeness:
 
     def is_exact(self, reports: int) -> bool:
         """Whether `beyond` is the mutual information itself, and no upper bound."""
-        return all(each.is_exact(reports) for each in (*self.levels, *self.together)) and (
-            self.symbol is None or reports == 1
-        )
+        return all(each.is_exact(reports) for each in self.levels) and (self.symbol is None or reports == 1)
 
 
 NO_LIKENESS: Final = Likeness()

@@ -190,7 +190,7 @@ def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Itera
     yield from _of_time(old, new)
     if old.domain.canonical() != new.domain.canonical():
         yield from _of_the_domain(old, new)
-    if (old.candidates, old.candidate_lists) != (new.candidates, new.candidate_lists):
+    if old.candidates != new.candidates:
         detail = "stored counts can be decoded again with the new list"
         yield Change(new.id, "candidates", Harm.HARMLESS, detail)
     yield from _of_the_words(old, new, budget)

@@ -14,6 +14,7 @@ from overstory.privacy.registry.cost import budget_words, lifetime_epsilon, toge
 from overstory.privacy.registry.yearly import HIGH, parts_of_a_year, year_of, yearly
 from overstory.privacy.statements import ALWAYS
 from overstory.privacy.terms import add_up
+from overstory.protocol.domains.domains import Strings
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry
 from overstory.protocol.metrics.groups import FLOOR, OTHER
@@ -183,7 +184,7 @@ def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
 
 
 def _published(metric: Metric) -> Iterator[tuple[str, str]]:
-    if metric.publish == "estimates" and None in metric.domain.candidate_files:
+    if metric.publish == "estimates" and isinstance(metric.domain, Strings) and metric.domain.candidates is None:
         yield "publish", "strings without a file of candidates have no estimates to publish: name a file in the domain"
     if metric.publish_least < PUBLISH_LEAST:
         yield (

@@ -26,7 +26,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "categories": "domains:Categories",
     "integers": "numbers:Integers",
     "bins": "numbers:Bins",
-    "strings": "tables:Strings",
+    "strings": "domains:Strings",
     "set": "item_sets:item_set",
     "interval": "numbers:Interval",
     "unknown-strings": "unknown:UnknownStrings",

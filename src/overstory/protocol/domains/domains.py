@@ -24,7 +24,6 @@ class AnyDomain(ABC):
     value_word: ClassVar[str] = "value"  # what a person calls one
     choices: tuple[str, ...] = ()  # the values, where they are named one by one
     is_finite: ClassVar[bool] = False  # whether each value is a symbol
-    is_variable: ClassVar[bool] = False  # whether a table may have it as one of its variables
     reading: ClassVar[str | None] = None  # how its estimates are read, where that does not depend on the mechanism
 
     @property
@@ -50,11 +49,6 @@ class AnyDomain(ABC):
     @abstractmethod
     def ordered(self) -> bool:
         """Whether neighbouring symbols are neighbouring values: whether ranges and smoothing mean anything."""
-
-    @property
-    def candidate_files(self) -> tuple[str | None, ...]:
-        """The file of candidates of each variable that takes strings, None where it names none; else empty."""
-        return ()
 
     @property
     def refuses(self) -> bool:
@@ -134,7 +128,7 @@ class Domain(AnyDomain):
     """A finite set of values, numbered."""
 
     is_finite: ClassVar[bool] = True
-    is_variable: ClassVar[bool] = True
+    is_variable: ClassVar[bool] = True  # whether a table may have it as one of its variables
 
     @property
     @abstractmethod
@@ -236,3 +230,52 @@ class Categories(Domain):
         names = ", ".join(self.names[:MOST_NAMES]) + (", ..." if len(self.names) > MOST_NAMES else "")
         others = "nothing" if self.other is None else self.other
         return f"one of {self.size}: {names}; any other value is reported as {others}"
+
+
+MOST_BYTES: Final = 1 << 16  # of a string, in UTF-8
+
+
+@dataclass(frozen=True)
+class Strings(AnyDomain):
+    """Any string: which ones are looked for is decided when reports are decoded."""
+
+    candidates: str | None = None  # the file of candidates, one per line, as the registry names it
+
+    size = None
+    labels = ()
+    ordered = False
+    kind = "strings"
+    families = ("strings",)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.candidates, str | None):
+            raise ParameterError(f"candidates = {self.candidates!r:.80}: give the name of a file, one candidate a line")
+
+    def completes(self, metric: str) -> dict[str, Any]:
+        """Return the key of the hash: two metrics hash strings differently."""
+        return {"hash_key": metric}
+
+    def encode(self, value: Any) -> str:
+        """Return a string, or raise ParameterError for anything else, and for one that no candidate list holds."""
+        if not isinstance(value, str):
+            raise ParameterError(f"this metric takes a string, not {type(value).__name__}")
+        if len(value) > MOST_BYTES or len(value.encode("utf-8", "surrogatepass")) > MOST_BYTES:
+            raise ParameterError(f"a string of {len(value)} characters is too long: give at most {MOST_BYTES} bytes")
+        return value
+
+    def label(self, encoded: Any) -> str:
+        return str(encoded)
+
+    def encodings(self, labels: Sequence[str]) -> Sequence[str]:
+        return labels
+
+    def describe(self, num_candidates: int | None = None) -> str:
+        if num_candidates is None:
+            return "any text, hashed; which texts are looked for is decided later"
+        return f"any text, hashed; {num_candidates:,} texts are looked for (the file {self.candidates})"
+
+    def canonical(self) -> dict[str, Any]:
+        return {"domain": self.kind}
+
+    def to_json(self) -> dict[str, Any]:
+        return self.canonical() | ({} if self.candidates is None else {"candidates": self.candidates})

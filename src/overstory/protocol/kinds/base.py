@@ -54,7 +54,6 @@ class AnyEncoding:
     direct: ClassVar[bool] = False  # whether a report is one symbol, and that is a value
     linear: ClassVar[bool] = False  # whether all values are counted by one transform
     server: ClassVar[str] = ""  # where what counts the reports is: a module below `overstory`, and a class in it
-    pairable: ClassVar[bool] = False  # whether the pairs of supports in linked reports can be counted
     form: ClassVar[tuple[str, str]]  # how its canonical form begins
 
     if TYPE_CHECKING:  # at run time a property would be taken for the default of a dataclass's field

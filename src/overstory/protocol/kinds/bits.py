@@ -50,7 +50,6 @@ class OneHot(Encoding):
     form: ClassVar[tuple[str, str]] = ("encoding", "one-hot")
     server: ClassVar[str] = "analysis.kinds.bits:OneHotSupport"
     num_cohorts: ClassVar[int] = 1
-    pairable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_BITS)

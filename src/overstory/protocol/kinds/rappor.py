@@ -39,7 +39,6 @@ class Bloom(Encoding):
     pure: ClassVar[bool] = False
     server: ClassVar[str] = "analysis.kinds.bits:BloomSupport"
     decoded: ClassVar[bool] = True
-    pairable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         family = hash_family(self.family, self.hash_key)

@@ -42,7 +42,6 @@ class Direct(SymbolEncoding):
     server: ClassVar[str] = "analysis.kinds.symbols:DirectSupport"
     num_cohorts: ClassVar[int] = 1
     direct: ClassVar[bool] = True
-    pairable: ClassVar[bool] = True
     guessed_exactly: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -70,8 +70,6 @@ class Metric:
     groups: Groups | None = None  # the public groups that reports name in clear; None where they name none
     # how its reports travel. Those of an "oblivious" metric never go to the collector directly
     transport: ReportTransport = "direct"
-    # the same of each variable of a table with strings; None of one that names no file, or whose file was not read
-    candidate_lists: tuple[tuple[str, ...] | None, ...] = ()
     panel: Panel | None = None  # how seldom a device is asked; None where every device reports in every period
     # why a year of its reports may reveal more than is usual; None where the registry states no reason
     yearly_reason: str | None = None

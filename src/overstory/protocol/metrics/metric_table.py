@@ -9,12 +9,12 @@ import datetime as dt
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
 
 from overstory.protocol.domains import domain_from
-from overstory.protocol.domains.domains import AnyDomain
+from overstory.protocol.domains.domains import AnyDomain, Strings
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import BUILDERS, FAMILIES, any_mechanism, names_for, parameters_of, values_of
@@ -102,7 +102,7 @@ def build_metric(
             "yearly_reason", "why a year of its reports may reveal more than is usual", is_optional=True
         ),
     }
-    domain, candidates, lists = read_domain(fields, folder, read_candidates=read_candidates)
+    domain, candidates = read_domain(fields, folder, read_candidates=read_candidates)
     built = _mechanism(fields, name, domain)
     rest = {
         "period": _period(fields),
@@ -117,7 +117,6 @@ def build_metric(
         "publish_least": fields.whole("publish_least", 2, MOST_REPORTS, default=PUBLISH_LEAST),
         "groups": _groups(fields),
         "candidates": candidates,
-        "candidate_lists": lists,
     }
     if built is not None and built.reads_reports and rest["retention_days"] == 0:
         fields.fault("retention_days", f"{built.name} reads the reports themselves: keep them for a day or more")
@@ -179,14 +178,12 @@ def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> Kind | No
 def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> None:
     """Note what is wrong with parameters whatever the domain is: they are tried with one of a usual size."""
     accepted = parameters_of(BUILDERS[oracle])
-    if "domain_sizes" in accepted:
-        return  # what its parts need depends on each variable
     sized = {name: value for name, value in SOME.items() if name in accepted}
     _built(fields, oracle, _with_window(fields, sized | dict(given), accepted))
 
 
 def _is_parameter(value: Any) -> bool:
-    if isinstance(value, list):  # of a mechanism with parts, each of which has parameters of its own
+    if isinstance(value, list):  # the known values of a search, in a public registry
         return all(isinstance(part, dict) and all(map(_is_parameter, part.values())) for part in value)
     if isinstance(value, int):
         return abs(value) < LARGEST
@@ -329,11 +326,10 @@ def _check_published(fields: Fields, rest: Mapping[str, Any]) -> None:
 
 
 class DomainRead(NamedTuple):
-    """A metric's domain, with the lines of the candidate files that it names, where they were read."""
+    """A metric's domain, with the lines of the file of candidates that it names, where it was read."""
 
     domain: AnyDomain | None  # None after noting a fault
-    candidates: tuple[str, ...] | None = None  # of strings
-    candidate_lists: tuple[tuple[str, ...] | None, ...] = ()  # of each variable of a table with strings
+    candidates: tuple[str, ...] | None = None
 
 
 def read_candidate_file(folder: Folder, name: str) -> tuple[str, ...]:
@@ -369,7 +365,7 @@ def _lines(raw: bytes, name: str) -> Iterator[tuple[int, str]]:
 
 
 def read_domain(fields: Fields, folder: Folder | None, *, read_candidates: bool = True) -> DomainRead:
-    """Return a metric's domain, and its candidates where there are files of them."""
+    """Return a metric's domain, and its candidates where there is a file of them."""
     table = fields.subtable("domain", 'a table such as {kind = "bins", min = 0, max = 2, count = 100}')
     if table is None:
         return DomainRead(None)
@@ -382,21 +378,9 @@ def read_domain(fields: Fields, folder: Folder | None, *, read_candidates: bool 
     if not table.is_sound:
         return DomainRead(None)
     domain = _symbols(fields, table, folder)
-    return DomainRead(domain) if folder is None or not read_candidates else _with_candidates(domain, table, folder)
-
-
-def _with_candidates(domain: AnyDomain | None, table: Fields, folder: Folder) -> DomainRead:
-    if domain is None or not domain.candidate_files:
+    if folder is None or not read_candidates or not isinstance(domain, Strings) or domain.candidates is None:
         return DomainRead(domain)
-    if table.table["kind"] == "strings":
-        return DomainRead(domain, _candidates(table, folder, "candidates", domain))
-    variables: Iterable[AnyDomain] = domain.of  # type: ignore[attr-defined] # the other kind with files: a table
-    return DomainRead(domain, None, tuple(_candidates(table, folder, "of", part) for part in variables))
-
-
-def _candidates(table: Fields, folder: Folder, key: str, domain: AnyDomain) -> tuple[str, ...] | None:
-    name = next(iter(domain.candidate_files), None)
-    return None if name is None else _file(table, folder, key, name)
+    return DomainRead(domain, _file(table, folder, "candidates", domain.candidates))
 
 
 def _symbols(fields: Fields, table: Fields, folder: Folder | None) -> AnyDomain | None:

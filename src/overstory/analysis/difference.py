@@ -1,4 +1,4 @@
-r"""The difference of two estimates, value by value and over all values: has anything changed, and what.
+r"""Several shares together: the difference of two estimates, value by value and over all values, and sums of values.
 
 For shares :math:`\hat f_a, \hat f_b` of two collections from different devices,
 
@@ -15,21 +15,19 @@ of chi-squares, weighted by the eigenvalues of the correlations R of the z value
 :math:`M^2 / \operatorname{tr} R^2` degrees of freedom [1]_. Where R is not known, the test is that of the smallest
 q-value [2]_.
 
+*Sums.* Errors of two values of one estimate do not simply add up: a report that supports one value may support no
+other, and a device that holds one value holds no other. With :math:`\Sigma` the covariances of the estimate
+(`Estimate.covariance`) and weights a, the total :math:`a'\hat f` has the variance :math:`a' \Sigma a`.
+
 References
 ----------
 .. [1] Satterthwaite, "An approximate distribution of estimates of variance components", Biometrics Bulletin 2 (1946).
 .. [2] Simes, "An improved Bonferroni procedure for multiple tests of significance", Biometrika 73 (1986).
-
-*Devices in both.* If m devices report in both collections and keep their values, of n_a and n_b, and c is the
-covariance of one device's two reports of a value (the permanent responses that they share),
-
-.. math:: \operatorname{Cov}(\hat f_a, \hat f_b) = \frac{m}{n_a n_b} \left( \frac{c}{(p^* - q^*)^2} + f (1 - f) \right),
-
-the last term for the population alone, is taken away twice from the variance of the difference.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -38,9 +36,8 @@ import numpy as np
 
 from overstory.analysis import selection
 from overstory.analysis.estimate import freeze_columns
-from overstory.analysis.kinds.base import SupportErrors
 from overstory.analysis.selection import chi2_tail
-from overstory.analysis.tables.output import MOST_DRAWN, SHOWN
+from overstory.analysis.tables.output import MOST_DRAWN, SHOWN, label_text
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import UNKNOWN, finite, interval, p_value, percent
 from overstory.presentation.shown import Shown, TableForm, in_form
@@ -84,8 +81,6 @@ class Difference(Shown):
         What a reader must know before trusting the numbers.
     first, second : ndarray of float64, shape (M,)
         The unbiased shares of the two collections.
-    overlap : float
-        Declared share of the smaller collection's devices that are in both and kept their values.
     correlations_squared : float, optional
         The sum of the squared correlations of the differences' errors, tr R^2; None where it is not known.
     adjustment : {"fcr", "conditional", "none"}
@@ -101,7 +96,6 @@ class Difference(Shown):
     notes: tuple[str, ...] = ()
     first: F64
     second: F64
-    overlap: float = 0.0
     correlations_squared: float | None = None
     adjustment: Adjustment = "fcr"
 
@@ -266,7 +260,6 @@ class Difference(Shown):
             "alpha": self.alpha,
             "interval": self.interval_kind,
             "adjustment": self.adjustment,
-            "overlap": self.overlap,
             "overall_p_value": self.overall_p_value,
             "overall_test": self.overall_test,
             "sentence": self.sentence(),
@@ -346,14 +339,10 @@ def _points(share: float | None) -> str:
 
 
 MOST_TESTED: Final = 500  # values up to which the overall test takes into account how their errors go together
-OVERLAPPING: Final = (
-    "{:.0%} of the devices of the smaller collection are taken to be in both and to have kept their values: if fewer "
-    "did, the intervals are too short"
-)
 
 
 def difference(
-    a: Estimate, b: Estimate, *, interval_kind: IntervalKind = "population", overlap: float = 0.0, alpha: float = 0.05
+    a: Estimate, b: Estimate, *, interval_kind: IntervalKind = "population", alpha: float = 0.05
 ) -> Difference:
     """Return the shares of `a` less those of `b`, for every value that both have.
 
@@ -364,16 +353,13 @@ def difference(
     interval_kind
         ``population``: do the populations differ, of which these devices are samples? ``reports``: do the devices
         differ that reported, with no word on others? Neither estimate's own kind matters.
-    overlap
-        Share of the smaller collection's devices that reported in both and kept their values, 0 to 1. They share
-        noise and people, so that smaller changes are seen. Too small a share is safe, too large a one is not.
     alpha
         The false discovery rate of `Difference.changed`.
 
     Raises
     ------
     ParameterError
-        If no value is in both, one lists a value twice, or an overlap is given that these estimates cannot use.
+        If no value is in both, or one lists a value twice.
 
     Examples
     --------
@@ -409,11 +395,6 @@ def difference(
         for estimate, rows in ((a, first), (b, second))
     ]
     variances = np.asarray(errors[0] ** 2 + errors[1] ** 2)
-    if overlap:
-        shared = shared_errors(a, b, first, second, interval_kind, overlap)
-        variances = np.maximum(variances - 2 * np.diag(shared), 0.0)
-        together = None if together is None else together - 2 * shared
-        notes = (*notes, OVERLAPPING.format(overlap))
     return Difference(
         values=[names[0][index] for index in first],
         differences=a.raw_frequencies[first] - b.raw_frequencies[second],
@@ -424,13 +405,12 @@ def difference(
         notes=notes,
         first=a.raw_frequencies[first],
         second=b.raw_frequencies[second],
-        overlap=overlap,
         correlations_squared=None if together is None else _squared_correlations(together, variances),
     )
 
 
 def _together(a: Estimate, b: Estimate, first: list[int], second: list[int], kind: IntervalKind) -> F64 | None:
-    """Return the covariances of the differences without overlap; None where they are not known or too many."""
+    """Return the covariances of the differences; None where they are not known or too many."""
     if len(first) > MOST_TESTED:
         return None
     covariances = np.zeros((len(first), len(first)))
@@ -450,19 +430,101 @@ def _squared_correlations(together: F64, variances: F64) -> float:
     return float((correlations**2).sum())
 
 
-def shared_errors(
-    a: Estimate, b: Estimate, first: list[int], second: list[int], kind: IntervalKind, overlap: float
-) -> F64:
-    """Return the covariances of the two collections' shares, from the devices that are in both."""
-    if not 0.0 <= overlap <= 1.0:
-        raise ParameterError(f"overlap is a share of the devices, 0 to 1, not {overlap}")
-    joint = a.joint_errors
-    if not isinstance(joint, SupportErrors) or joint != b.joint_errors:
-        raise ParameterError(
-            "an overlap of devices can be declared for two collections of one oracle that is estimated in closed form "
-            "(not Bloom filters, sampled bits or pseudo-random seeds); without it the test is conservative"
-        )
-    devices = [max(estimate.num_reports, 1) / estimate.reports_per_device for estimate in (a, b)]
-    shares = (a.raw_frequencies[first] + b.raw_frequencies[second]) / 2
-    # m devices in both, each with a share 1 / n_a and 1 / n_b of the two estimates.
-    return overlap * min(devices) / (devices[0] * devices[1]) * joint.overlap(shares, kind)
+@dataclass(frozen=True, kw_only=True)
+class Total:
+    """The share of all reports that hold one of several values, with its interval."""
+
+    values: tuple[str, ...]  # the estimate's values whose shares were added up
+    estimate: float  # the share of all reports that hold one of them
+    low: float  # the lower end of the interval; -inf where nothing is known of a value
+    high: float  # the upper end of the interval; inf where nothing is known of a value
+    level: float  # the confidence level of the interval
+    interval_kind: IntervalKind  # what the interval describes: the devices that reported, or all devices like these
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values; None where there is no number."""
+        return {
+            "values": list(self.values),
+            "estimate": finite(self.estimate),
+            "low": finite(self.low),
+            "high": finite(self.high),
+            "level": self.level,
+            "interval": self.interval_kind,
+        }
+
+
+def total(estimate: Estimate, values: Sequence[Any], *, level: float = 0.95) -> Total:
+    """Return the share of all reports that hold one of several values.
+
+    Parameters
+    ----------
+    estimate
+        The estimate whose unbiased counts are added up; the interval is of its kind.
+    values
+        Which of the estimate's values.
+    level
+        The confidence level of the interval, between 0 and 1.
+
+    Raises
+    ------
+    ParameterError
+        If a value is not one of the estimate's or is given twice, no decoder can tell two of them apart, or it is not
+        known how their errors go together.
+
+    Examples
+    --------
+    Two of three answers add up to what the third leaves:
+
+    >>> import overstory
+    >>> grr = overstory.oracle("grr", labels=["no", "yes", "unsure"], epsilon=1.0)
+    >>> asked = grr.estimate(grr.accumulate(grr.simulate(["no", "yes", "unsure", "no"] * 5_000, rng=1)))
+    >>> both, rest = total(asked, ["no", "yes"]), total(asked, ["unsure"])
+    >>> round(both.estimate + rest.estimate, 9), round((both.high - both.low) / (rest.high - rest.low), 2)
+    (1.0, 1.0)
+    """
+    places = _places(estimate, values)
+    reach = selection.normal_reach(level)
+    scale = max(estimate.num_reports, 1)
+    share = float(estimate.raw_counts[places].sum()) / scale
+    error = math.sqrt(max(_added(estimate, places), 0.0)) / scale
+    return Total(
+        values=tuple(label_text(estimate.values[place]) for place in places),
+        estimate=share,
+        low=share - reach * error,
+        high=share + reach * error,
+        level=level,
+        interval_kind=estimate.interval_kind,
+    )
+
+
+def _added(estimate: Estimate, places: list[int]) -> float:
+    _check_apart(estimate, places)
+    if not np.isfinite(estimate.standard_errors[places]).all():
+        return math.inf
+    if len(places) == 1:
+        return float(estimate.errors()[places[0]] ** 2)
+    return float(estimate.covariance(places=places).sum())
+
+
+def _places(estimate: Estimate, values: Sequence[Any]) -> list[int]:
+    if isinstance(values, str) or not len(values):
+        raise ParameterError("give a list of at least one value")
+    number = {label_text(value): place for place, value in enumerate(estimate.values)}
+    asked = [label_text(value) for value in values]
+    unknown = [name for name in asked if name not in number]
+    if unknown:
+        raise ParameterError(f"{unknown[0]!r} is none of the {len(number):,} estimated values")
+    if len(set(asked)) < len(asked):
+        raise ParameterError("a value is listed twice: a device counts once")
+    return [number[name] for name in asked]
+
+
+def _check_apart(estimate: Estimate, places: list[int]) -> None:
+    """Refuse values of which each row shows the same sum."""
+    names = {str(estimate.values[place]) for place in places}
+    for group in getattr(estimate, "colliding", ()):
+        if len(same := [name for name in group if name in names]) > 1:
+            raise ParameterError(
+                f"{same[0]!r} and {same[1]!r} set the same bits in every cohort, so that each shows the count of both: "
+                "give one of them"
+            )
