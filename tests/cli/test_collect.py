@@ -125,7 +125,7 @@ def test_an_earlier_result_is_replaced_with_a_word_and_as_a_whole(folder, monkey
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("overstory.trial.values.Summary.write_page", interrupted)
+    monkeypatch.setattr("overstory.trial.values.ValueTrial.write_page", interrupted)
     assert within(*given, "--seed", 3, cwd=folder).returncode == 130
     assert {path.name: path.read_bytes() for path in (folder / "again").iterdir()} == after
 

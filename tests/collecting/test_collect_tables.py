@@ -13,11 +13,12 @@ import pytest
 from scipy.stats import binom
 
 import overstory
+from overstory.analysis.comparison import mean_error, measure_means
 from overstory.cli.main import main
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, SquareWave
 from overstory.trial.item_sets import SetPeople, collect_sets, count_sets
-from overstory.trial.numbers import LEARNED, Numbers, collect_numbers, mean_error, measure_means, survey_numbers
+from overstory.trial.numbers import LEARNED, Numbers, collect_numbers, survey_numbers
 from overstory.trial.run import TrialBudget
 from overstory.trial.tables import Pairs, collect_pairs, count_pairs
 from support.running import within
@@ -149,7 +150,9 @@ def test_a_column_is_collected_and_shown_beside_the_truth(homes, learned, tmp_pa
     assert "1 numbers lie outside the range and count as the nearest end" in trial["notes"]
     with (tmp_path / "learned.csv").open() as text:
         assert [row["kind"] for row in csv.DictReader(text)] == [row["kind"] for row in rows]
-    assert f"intervals of 95% hold the truth\n{3} rows without a number send nothing" in collected(homes, *asked)
+    printed = collected(homes, *asked)
+    assert "intervals of 95% hold the truth\n" in printed
+    assert "note: 3 of 20,004 rows hold no value and sent nothing" in printed
 
 
 def test_the_mean_is_the_default_and_a_seed_repeats_itself(homes, tmp_path):
@@ -161,7 +164,7 @@ def test_the_mean_is_the_default_and_a_seed_repeats_itself(homes, tmp_path):
 
 def test_a_range_that_is_not_given_is_chosen_and_said_to_be(homes, tmp_path):
     trial = json.loads(collected(homes, "--numeric", "-o", tmp_path, "--json"))
-    assert trial["notes"][0].startswith("the range was chosen by your own numbers")
+    assert trial["notes"][0].startswith("the range was chosen by the numbers themselves")
     assert 0 <= trial["parameters"]["minimum"] <= 0.1
 
 
@@ -262,7 +265,7 @@ def test_what_the_terminal_shows(file, tmp_path, capsys):
     printed = capsys.readouterr().out
     for words in ("Items of a row: ", "Instead: item-bits would have", "one report    epsilon 3: odds move", "truth"):
         assert words in printed
-    assert "rows have no value and sent nothing" in printed
+    assert "rows hold no value and sent nothing" in printed
     assert main([*given, "--most", "2", "-o", "-"]) == 0
     assert capsys.readouterr().out.startswith("string,estimate,")
 

@@ -28,7 +28,6 @@ from overstory.trial.population import (
     round_bins,
     symbols,
 )
-from overstory.trial.values import quantile
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6)
 ROWS = st.lists(st.one_of(st.none(), TEXT), min_size=1, max_size=40)
@@ -154,11 +153,6 @@ def test_round_bins_cover_their_range(low, width, count, shift):
         assert symbols(bins, np.array([inside])).tolist() == [bins.symbol(inside)]
 
 
-def test_quantiles_of_even_bins_are_straight():
-    edges = tuple(range(11))
-    assert [quantile(edges, np.ones(10), share) for share in (0, 0.25, 0.5, 1)] == [0, 2.5, 5, 10]
-
-
 def test_gz_and_a_parquet_file_of_another_name(folder):
     rows = ["a", "b", "a", None]
     write_csv(folder / "z.csv.gz", rows, gzip.open)
@@ -238,10 +232,9 @@ def test_people_are_drawn_from_the_rows(folder):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"bins": (0, 1, 2), "device": "d"}, "give one of"),
+        ({"bins": (0, 1, 2), "candidates": "d"}, "give one of"),
         ({"people": 0}, "--people 0: give a whole number from 1 to 10,000,000,000$"),
         ({"people": 10**20}, "from 1 to 10,000,000,000"),
-        ({"people": 5, "device": "d"}, "give it or --device-column, not both"),
     ],
 )
 def test_a_column_is_asked_for_in_one_way(given, words):

@@ -270,7 +270,6 @@ def test_a_file_goes_in_at_the_first_try(tmp_path, name):
     told = json.loads(done.stdout)
     truth = {row["value"]: row["truth"] for row in told["estimates"]}
     assert held.items() <= truth.items(), truth
-    assert bool(told["quantiles"]) == (not held)  # the others are numbers, in bins
     assert any(note in text for text in told["notes"])
 
 
@@ -292,9 +291,6 @@ def test_tidy_counts_as_one_what_differs_in_blanks_and_case(tmp_path):
     tmp_path.joinpath("listed").write_text("yes\nmaybe\n")
     told = json.loads(tried(tmp_path, content, "--column", "answer", "--candidates", "listed", "--csv", "tidy").stdout)
     assert {row["value"]: row["truth"] for row in told["estimates"]} == {"yes": 180, "maybe": 0, "(not listed)": 60}
-    devices = "--column", "answer", "--device-column", "id", "--csv", "tidy"
-    told = json.loads(tried(tmp_path, content, *devices).stdout)
-    assert {row["value"]: row["truth"] for row in told["estimates"]} == {"YES": 180, "No": 60}
     told = json.loads(tried(tmp_path, content, "--column", "answer", "--separator", ";", "--csv", "tidy").stdout)
     assert {row["value"]: row["true_share"] for row in told["estimates"]} == {"YES": 0.75, "No": 0.25}
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.kinds.base import support_of
+from overstory.analysis.kinds.base import Rng, generator, support_of
+from overstory.analysis.kinds.numbers import debias_lines, in_branches, simulate_payloads
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.oracle import oracle as build_oracle
 from overstory.analysis.reports import ReportBatch
@@ -28,6 +30,7 @@ from overstory.protocol.channels import Influence
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count, whole_number
 from overstory.protocol.kinds.registry import mechanism, oracles_for
+from overstory.protocol.numeric.randomizer import NumericRandomizer
 
 TWICE: Final = 2.0  # an oracle with at most twice the least variance is mentioned if its reports are smaller
 SLACK: Final = 1.01
@@ -264,3 +267,35 @@ def zipf(num_reports: int, domain_size: int, rng: np.random.Generator) -> NDArra
     """Return what each of n devices holds when value v has a share proportional to 1 / (v + 1)."""
     shares = 1 / np.arange(1, domain_size + 1)
     return rng.choice(domain_size, size=num_reports, p=shares / shares.sum())
+
+
+ROUNDS: Final = 20  # collections that `measure_means` simulates
+
+
+def mean_error(built: NumericRandomizer, numbers: NDArray[np.float64]) -> float:
+    """Return the exact standard error of the mean of these numbers: of randomization alone."""
+    low, high = Fraction(built.domain.minimum), Fraction(built.domain.maximum)
+    ends = [float(built.variance(value) / (high - low) ** 2) for value in (low, (low + high) / 2, high)]
+    # A report's variance is a quadratic in the share: three points give it.
+    square = 2 * (ends[0] + ends[2] - 2 * ends[1])
+    linear = ends[2] - ends[0] - square
+    shares = (np.clip(numbers, built.domain.minimum, built.domain.maximum) - built.domain.minimum) / built.domain.width
+    average = ends[0] + linear * shares.mean() + square * (shares**2).mean()
+    return math.sqrt(average / numbers.size) * built.domain.width
+
+
+def measure_means(
+    built: NumericRandomizer, numbers: NDArray[np.float64], *, rounds: int = ROUNDS, rng: Rng = None
+) -> tuple[float, float | None]:
+    """Return the root mean square error of the mean in simulated collections, and its own standard error."""
+    lines, drawn = debias_lines(built), generator(rng)
+    truth = float(np.clip(numbers, built.domain.minimum, built.domain.maximum).mean())
+
+    def mean() -> float:
+        branches = in_branches(simulate_payloads(built, numbers, drawn), len(lines))
+        sums = ((a * len(part) + b * int(part.sum())) for (a, b), part in zip(lines, branches, strict=True))
+        return float(sum(sums, Fraction(0)) / numbers.size)
+
+    errors = [mean() - truth for _ in range(rounds)]
+    measured = root_mean_square(np.square(errors))
+    return measured.error, measured.standard_error

@@ -17,7 +17,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.tables.output import label_text, not_detected, share_interval, write_csv
 from overstory.files.columns import ANY_FORM
 from overstory.files.io import Advance
-from overstory.files.recognition import recognize
+from overstory.files.recognition import look_alikes, recognize
 from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import detection, percent
@@ -26,7 +26,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism
 from overstory.protocol.kinds.item_sets import Items
 from overstory.protocol.kinds.registry import FAMILIES
-from overstory.trial.population import READ_OFF, count_texts
+from overstory.trial.population import OF_COLUMN, ONE_SPELLING, READ_OFF, absent_note, count_texts
 from overstory.trial.run import CHUNK, Trial, TrialBudget, count_here, seed_of, send, truth_picture
 
 I64 = NDArray[np.int64]
@@ -81,7 +81,7 @@ def count_sets(path: str, column: str, separator: str, **how: Any) -> SetPeople:
     found = recognize(column, items, replace(how.get("form", ANY_FORM), words=True))
     name_of = dict(zip(items, found.labels, strict=True))
     people = arranged((([name_of[item] for item in names], count) for names, count in held), missing)
-    return replace(people, notes=found.notes)
+    return replace(people, notes=(READ_OFF, *found.notes))
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -120,7 +120,6 @@ class SetTrial(Trial):
     """
 
     of: ClassVar[str] = "set"
-    lead: ClassVar[str] = "Each row reported its set once; none of these numbers shows one row."
 
     people: SetPeople
     oracle: FrequencyOracle
@@ -197,7 +196,7 @@ class SetTrial(Trial):
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
-        yield from (READ_OFF, *self.people.notes)
+        yield from self.people.notes
         if self.is_fitted:
             yield SIZES_READ
         most, reports = self.estimate.mean_size.most, len(self.people)
@@ -209,7 +208,7 @@ class SetTrial(Trial):
                 f"higher, and a row has {self.true_size + lost.sum():.2f} items"
             )
         if self.people.missing:
-            yield f"{self.people.missing:,} rows have no value and sent nothing"
+            yield absent_note(self.people.missing, self.people.missing + reports)
         yield from self.estimate.notes
 
     def sentences(self) -> list[str]:
@@ -322,7 +321,10 @@ def survey_sets(
             missing += 1
         else:
             rows[frozenset(_split(value, separator) if isinstance(value, str) else _names(value))] += 1
-    return collect_sets(arranged(rows.items(), missing), TrialBudget(epsilon), oracle, seed_of(rng), most=most)
+    people = arranged(rows.items(), missing)
+    spelt = look_alikes("the column", dict(zip(people.items, people.holders.tolist(), strict=True)), ONE_SPELLING)
+    people = replace(people, notes=(OF_COLUMN.format(""), *spelt))
+    return collect_sets(people, TrialBudget(epsilon), oracle, seed_of(rng), most=most)
 
 
 def _values(column: Any) -> Sequence[Any]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, ClassVar, Final, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.comparison import root_mean_square
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, generator
-from overstory.analysis.kinds.numbers import debias_lines, in_branches, simulate_payloads
+from overstory.analysis.kinds.numbers import simulate_payloads
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.tables.columns import read_numbers
@@ -23,15 +20,15 @@ from overstory.files.recognition import number_form
 from overstory.planning.kinds import best_for_numbers
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Table
+from overstory.presentation.formats import amount, percent
 from overstory.presentation.svg import Picture
 from overstory.protocol.domains.numbers import Bins, Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
 from overstory.protocol.numeric.mechanisms import MeanRandomizer
-from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.trial.population import TAILS, empty, round_bins, symbols
+from overstory.trial.population import TAILS, absent_note, empty, round_bins, symbols
 from overstory.trial.run import CHUNK, Trial, count_here
 
 F64 = NDArray[np.float64]
@@ -39,10 +36,9 @@ F64 = NDArray[np.float64]
 Learned = Literal["mean", "distribution", "ranges"]
 LEARNED: Final[tuple[Learned, ...]] = get_args(Learned)
 RANGE_BINS: Final = 64  # bins that ranges are asked for in
-ROUNDS: Final = 20  # collections that `measure_means` simulates
 CHOSEN: Final = (
-    f"the range was chosen by your own numbers ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real collection must fix "
-    "it beforehand: --range"
+    f"the range was chosen by the numbers themselves ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real collection "
+    "must fix it beforehand: "
 )
 
 
@@ -54,15 +50,16 @@ class Numbers:
     missing: int = 0  # rows without a number; they send nothing
     name: str = "the column"
     notes: tuple[str, ...] = ()  # what a reader must know of how they were read
+    given_by: str = "--range"  # how the range is given
 
     def __len__(self) -> int:
         return self.values.size
 
     @classmethod
-    def of(cls, every: F64, name: str = "the column", notes: tuple[str, ...] = ()) -> Numbers:
+    def of(cls, every: F64, **about: Any) -> Numbers:
         """Return the finite ones of a column."""
         finite = every[np.isfinite(every)]
-        return cls(finite, every.size - finite.size, name, notes)
+        return cls(finite, every.size - finite.size, **about)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,7 +86,6 @@ class NumberTrial(Trial):
         map(Column, ("kind", "of", "truth", "value", "standard_error", "low", "high"))
     )
     of: ClassVar[str] = "number"
-    lead: ClassVar[str] = "Each row reported its number once; none of these numbers shows one row."
 
     name: str
     mechanism: Kind
@@ -144,19 +140,16 @@ class NumberTrial(Trial):
         """Yield the estimates."""
         rows = []
         for row in self.rows():
-            form = ".2%" if row["kind"] == "share" else ".4g"
+            form = percent if row["kind"] == "share" else amount
             numbers = {name: row[name] for name in ("truth", "value", "low", "high")}
-            shown = {name: one if isinstance(one, str) else format(one, form) for name, one in numbers.items()}
+            shown = {name: one if isinstance(one, str) else form(one) for name, one in numbers.items()}
             what = f"{row['kind']} {row['of']}".strip()
             rows.append({"what": what, **shown, "holds": "" if row["holds"] else "missed"})
         yield Table("", SHOWN, rows)
 
     def sentences(self) -> list[str]:
         """Return how near it came to the truth."""
-        return [
-            f"{self.held} of {len(self.truth)} intervals of 95% hold the truth",
-            *([f"{self.missing:,} rows without a number send nothing"] if self.missing else []),
-        ]
+        return [f"{self.held} of {len(self.truth)} intervals of 95% hold the truth"]
 
     def plot(self) -> Picture:
         """Return a picture of the shares of ranges, or of the mean, with 95% intervals and the truth."""
@@ -195,7 +188,7 @@ def read_column_of_numbers(path: str, column: str, **how: Any) -> Numbers:
     """Return a file's numbers; see `blocks` for how it is read."""
     how["form"], notes = number_form(path, column, how.get("form", ANY_FORM))
     read = [values for (values,) in blocks(path, [column], numbers=True, **how)]
-    numbers = Numbers.of(np.concatenate(read) if read else np.empty(0), column, notes)
+    numbers = Numbers.of(np.concatenate(read) if read else np.empty(0), name=column, notes=notes)
     if not len(numbers):
         raise empty(path, column, numbers.missing)
     return numbers
@@ -235,9 +228,14 @@ def collect_numbers(
 ) -> NumberTrial:
     """Let each number be reported once, and learn from the reports alone."""
     numbers = held.values
-    low, high = np.quantile(numbers, TAILS).tolist()
-    around = round_bins(low, high, RANGE_BINS)
-    domain = Interval(around.minimum if minimum is None else minimum, around.maximum if maximum is None else maximum)
+    if minimum is None or maximum is None:
+        low, high = np.quantile(numbers, TAILS).tolist()
+        around = round_bins(low, high, RANGE_BINS)
+        low, high = (around.minimum if minimum is None else minimum, around.maximum if maximum is None else maximum)
+        chosen = [CHOSEN + held.given_by]
+    else:
+        low, high, chosen = minimum, maximum, []
+    domain = Interval(low, high)
     built, drawn = mechanism_for(learned, oracle, epsilon, domain), generator(rng)
     shown: Any = Bins(domain.minimum, domain.maximum, RANGE_BINS) if learned == "ranges" else domain
     draw: Callable[..., ReportBatch] = _draw_ranges if learned == "ranges" else _draw_numbers
@@ -250,7 +248,9 @@ def collect_numbers(
 
     counts = count_here(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
-    notes = [*held.notes, *([CHOSEN] if minimum is None or maximum is None else [])]
+    notes = [*held.notes, *chosen]
+    if held.missing:
+        notes.append(absent_note(held.missing, held.missing + len(held)))
     if outside:
         notes.append(f"{outside:,} numbers lie outside the range and count as the nearest end")
     estimate = estimate_numbers(built, shown, counts)
@@ -323,36 +323,7 @@ def survey_numbers(
     >>> trial.mechanism.name, trial.held, round(trial.truth[0])
     ('hybrid', 1, 40)
     """
-    held = Numbers.of(read_numbers(column))
+    held = Numbers.of(read_numbers(column), given_by="minimum=, maximum=")
     if not len(held):
         raise ParameterError("the column holds no numbers")
     return collect_numbers(held, learn, epsilon=epsilon, oracle=oracle, minimum=minimum, maximum=maximum, rng=rng)
-
-
-def mean_error(built: NumericRandomizer, numbers: F64) -> float:
-    """Return the exact standard error of the mean of these numbers: of randomization alone."""
-    low, high = Fraction(built.domain.minimum), Fraction(built.domain.maximum)
-    ends = [float(built.variance(value) / (high - low) ** 2) for value in (low, (low + high) / 2, high)]
-    # A report's variance is a quadratic in the share: three points give it.
-    square = 2 * (ends[0] + ends[2] - 2 * ends[1])
-    linear = ends[2] - ends[0] - square
-    shares = (np.clip(numbers, built.domain.minimum, built.domain.maximum) - built.domain.minimum) / built.domain.width
-    average = ends[0] + linear * shares.mean() + square * (shares**2).mean()
-    return math.sqrt(average / numbers.size) * built.domain.width
-
-
-def measure_means(
-    built: NumericRandomizer, numbers: F64, *, rounds: int = ROUNDS, rng: Rng = None
-) -> tuple[float, float | None]:
-    """Return the root mean square error of the mean in simulated collections, and its own standard error."""
-    lines, drawn = debias_lines(built), generator(rng)
-    truth = float(np.clip(numbers, built.domain.minimum, built.domain.maximum).mean())
-
-    def mean() -> float:
-        branches = in_branches(simulate_payloads(built, numbers, drawn), len(lines))
-        sums = ((a * len(part) + b * int(part.sum())) for (a, b), part in zip(lines, branches, strict=True))
-        return float(sum(sums, Fraction(0)) / numbers.size)
-
-    errors = [mean() - truth for _ in range(rounds)]
-    measured = root_mean_square(np.square(errors))
-    return measured.error, measured.standard_error

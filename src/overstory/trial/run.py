@@ -6,8 +6,8 @@ import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, reduce
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, Final, TextIO
@@ -15,14 +15,10 @@ from typing import Any, ClassVar, Final, TextIO
 import numpy as np
 
 from overstory.analysis.comparison import Choice, rank, recommend
-from overstory.analysis.estimate import Estimate, converted
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, count_reports, generator
-from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.tables.output import estimate_picture
 from overstory.files.io import writing_text
-from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs
 from overstory.presentation.document import (
     Block,
@@ -46,7 +42,6 @@ from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
 from overstory.protocol.kinds.registry import REGISTRY, build_from
-from overstory.trial.population import Devices, Population
 
 CHUNK: Final = 1 << 17  # devices at a time
 
@@ -63,8 +58,12 @@ class Trial(Shown):
     """What a simulated collection learned, next to the truth that no collector would see."""
 
     columns: ClassVar[Sequence[Column]] = ()  # of a file of `rows`
-    lead: ClassVar[str]  # what the page begins with
     of: ClassVar[str] = "value"  # what one report is of
+
+    @property
+    def lead(self) -> str:
+        """What the page begins with."""
+        return f"Each row reported its {self.of} once; none of these numbers shows one row."
 
     @property
     @abstractmethod
@@ -132,6 +131,11 @@ class Trial(Shown):
         yield Lines(*self.sentences())
         yield from self.cost()
         yield from [Lines(*self.note_lines())] if self.notes else []
+        yield from self.prospects()
+
+    def prospects(self) -> Iterator[Block]:
+        """Yield what other collections would learn, where that is known."""
+        yield from ()
 
     def note_lines(self) -> Iterator[str]:
         """Yield the notes as a terminal and a page write them."""
@@ -150,7 +154,9 @@ class Trial(Shown):
         yield Heading(2, "What was true, and what it cost")
         yield Lines(*self.sentences(), *self.note_lines())
         yield from self.cost()
-        yield Folded("All that can be said of privacy", (Paragraph(self.privacy),))
+        if self.privacy != self.more_reports[1]:
+            yield Folded("All that can be said of privacy", (Paragraph(self.privacy),))
+        yield from self.prospects()
         if command:
             yield Heading(2, "How to get this page again")
             yield Preformatted(command)
@@ -223,52 +229,6 @@ def _ranking(domain_size: int, epsilon: float, num_reports: int, ever: float | N
     return rank(domain_size, epsilon, num_reports, epsilon_permanent=ever)
 
 
-@dataclass(frozen=True, eq=False)
-class TrialResult:
-    """What was collected over any transport, and what its counts show; the estimate is unbiased."""
-
-    population: Population  # who took part: the truth
-    oracle: FrequencyOracle  # what they randomized with
-    estimate: Estimate  # in rows: its counts compare with `population.counts`
-    seed: int  # what all randomness followed from
-    budget: TrialBudget  # what people were to reveal at most
-
-    @property
-    def mechanism(self) -> Mechanism:
-        return self.oracle.mechanism
-
-    @property
-    def reports_per_device(self) -> float:
-        """Of a device; where they are uneven, the mean over the reports."""
-        devices = self.population.devices
-        return float(self.budget.reports) if devices is None else devices.reports_per_device
-
-    @cached_property
-    def shown(self) -> Processed:
-        """The estimate as table, picture and files show it: counts and intervals that are possible."""
-        return postprocess(self.estimate, "clip")
-
-    @property
-    def inside(self) -> int:
-        """How many of the 95% intervals, as they are shown, hold the truth."""
-        low, high = self.shown.interval(0.95)
-        return int(np.count_nonzero((low <= self.population.counts) & (self.population.counts <= high)))
-
-    @property
-    def rmse(self) -> float:
-        """Root mean square error of the unbiased shares."""
-        return float(np.sqrt(np.mean((self.estimate.raw_frequencies - self.population.shares) ** 2)))
-
-    @property
-    def limit(self) -> float | None:
-        """The root mean square error that the best unbiased decoder of filters can expect; None for other reports."""
-        mechanism, shares, num_reports = self.mechanism, self.population.shares.tolist(), len(self.population)
-        if not mechanism.encoding.decoded or self.reports_per_device != 1:
-            return None
-        errors = [count_error(mechanism, num_reports, share, len(shares)) / num_reports for share in shares]
-        return float(np.sqrt(np.mean(np.square(errors))))
-
-
 Transport = Callable[[Kind, Iterable[ReportBatch]], SupportCounts]
 """How reports travel from the devices to whoever counts them: it takes every batch, and returns the counts of all."""
 
@@ -276,32 +236,6 @@ Transport = Callable[[Kind, Iterable[ReportBatch]], SupportCounts]
 def count_here(mechanism: Kind, batches: Iterable[ReportBatch]) -> SupportCounts:
     """Count reports that never leave this process."""
     return reduce(add, (count_reports(mechanism, batch) for batch in batches))
-
-
-def collect(
-    population: Population,
-    budget: TrialBudget,
-    oracle: str | Mechanism,  # or its name at this budget; ``auto`` is the best
-    seed: int,
-    advance: Advance = lambda _: None,
-    transport: Transport = count_here,
-    size: int = CHUNK,  # devices that report at a time
-) -> TrialResult:
-    """Let every device report, count what they send, and decode it."""
-    if population.devices is not None and budget.reports != 1:
-        raise ParameterError("with --device-column the rows say how many reports a device sends")
-    if isinstance(oracle, str):
-        oracle = budget.mechanism(oracle, len(population.labels), len(population))
-    pair = FrequencyOracle(oracle)
-    values: Sequence[Any] = population.labels if oracle.encoding.decoded else range(oracle.domain_size or 0)
-    rng = np.random.default_rng([seed, 1])
-    sent = (
-        send(oracle, values, population.counts, rng, size, advance, budget.reports)
-        if population.devices is None
-        else _send_rows(oracle, values, population.devices, rng, size, advance)
-    )
-    estimate = _estimate(population, budget, pair, transport(oracle, sent))
-    return TrialResult(population, pair, estimate, seed, budget)
 
 
 def send(
@@ -321,34 +255,9 @@ def send(
             advance(len(symbols))
 
 
-def _send_rows(
-    mechanism: Mechanism, values: Sequence[Any], devices: Devices, rng: np.random.Generator, size: int, advance: Advance
-) -> Iterator[ReportBatch]:
-    """Yield the reports of devices that have several rows: all first ones, then all second ones, and so on."""
-    rounds = list(devices.rounds())
-    fleet = SimulatedDevices.holding(mechanism, values, rounds[0], rng)
-    for index, symbols in enumerate(rounds):
-        reporting = replace(fleet, symbols=symbols, cohorts=fleet.cohorts[: len(symbols)])
-        for batch in reporting.batches(index, size=size):
-            yield batch
-            advance(len(batch.cohorts))
-
-
 def chunks(counts: np.ndarray[Any, Any], size: int = CHUNK) -> Iterator[np.ndarray[Any, Any]]:
     """Yield what devices hold, `size` of them at a time, whose histogram is `counts`."""
     ends = np.cumsum(counts)
     for start in range(0, int(ends[-1]), size):
         numbers = np.arange(start, min(start + size, int(ends[-1])))
         yield np.searchsorted(ends, numbers, side="right").astype(np.int32)
-
-
-def _estimate(population: Population, budget: TrialBudget, oracle: FrequencyOracle, counts: SupportCounts) -> Estimate:
-    names = list(population.labels)
-    each = float(budget.reports) if population.devices is None else population.devices.reports_per_device
-    estimate = oracle.estimate(counts, names, reports_per_device=each)
-    if budget.reports == 1:
-        return estimate
-    scale = 1 / budget.reports
-    in_rows = {name: getattr(estimate, name) * scale for name in ("counts", "raw_counts", "standard_errors")}
-    about = {"num_reports": len(population), "reports_per_device": each * scale, "joint_errors": None}
-    return converted(Estimate, estimate, **in_rows, **about)

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -24,14 +25,10 @@ from overstory.files.io import writing_text
 from overstory.files.rappor import (
     RapporParameters,
     hash_candidates,
-    metrics,
-    write_counts,
     write_map,
     write_params,
-    write_results,
 )
 from overstory.files.reports import write_packed
-from overstory.planning import plan_from_parameters
 from overstory.privacy.registry.page import metric_page
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind
@@ -39,12 +36,9 @@ from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
 from overstory.trial.covid import ATTRIBUTION, CONFIRMED
-from overstory.trial.population import Devices, Population
-from overstory.trial.run import Advance, TrialBudget, collect
-from overstory.trial.values import Subject, Summary
-
-if TYPE_CHECKING:
-    from overstory.analysis.decoding import Decoded
+from overstory.trial.population import Population
+from overstory.trial.run import Advance, TrialBudget
+from overstory.trial.values import Subject, ValueTrial, collect
 
 READY: Final = "listening on http://"
 PATIENCE: Final = 60.0
@@ -146,12 +140,11 @@ class Paths(NamedTuple):
     registry: Path  # what is collected, why and how: shared by devices and collector
     store: Path  # the collector's database
     log: Path  # what the collector printed
-    counts: Path  # what the analyst takes from the store
 
     @classmethod
     def below(cls, folder: Path) -> Paths:
         names = ("params.csv", "candidates.txt", "map.csv", "reports.ovsb", "metrics.toml", "store.db", "collector.log")
-        return cls(folder, *(folder / name for name in (*names, "counts.csv")))
+        return cls(folder, *(folder / name for name in names))
 
 
 AT_ONCE: Final = 10_000  # reports of one upload
@@ -172,9 +165,7 @@ def carry_over_http(
     with open_store(str(paths.store), registry) as store:
         periods = store.periods(METRIC)
         by_period = store.counts(metric, periods[0], periods[-1])
-    counts = sum(by_period.values(), SupportCounts.empty(parameters.m, parameters.k))
-    write_counts(paths.counts, counts)
-    return counts
+    return sum(by_period.values(), SupportCounts.empty(parameters.m, parameters.k))
 
 
 def _posted(batches: Iterable[ReportBatch], metric: Metric, service: CollectorService) -> Iterator[bytes]:
@@ -219,20 +210,13 @@ def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> 
         raise ParameterError(f"--reports {num_reports}: give at least 1")
     if cases.sum() == 0:
         raise ParameterError(f"--states {choice}: none of them has a case; name others")
-    symbols = rng.choice(len(states), size=num_reports, p=cases / cases.sum()).astype(np.int32)
     note = f"respondents are drawn from {description} ({ATTRIBUTION})"
-    counts, devices = np.bincount(symbols, minlength=len(states)), Devices(symbols, np.array([num_reports]))
-    return Population(
-        states,
-        counts.astype(np.int64),
-        devices=devices,
-        notes=(note,),
-    )
+    return Population(states, rng.multinomial(num_reports, cases / cases.sum()), is_drawn=True, notes=(note,))
 
 
 def demonstrate(
     population: Population, parameters: RapporParameters, seed: int, folder: Path, advance: Advance
-) -> Summary:
+) -> ValueTrial:
     """Randomize every respondent's state, send it to a collector, count and decode; leave every file in `folder`."""
     paths, mechanism = Paths.below(folder), parameters.mechanism()
     folder.mkdir(parents=True, exist_ok=True)
@@ -243,15 +227,7 @@ def demonstrate(
     budget = TrialBudget(mechanism.epsilon_report, mechanism.epsilon_permanent)
     carry = partial(carry_over_http, parameters, folder)
     result = collect(population, budget, mechanism, seed, advance, carry, AT_ONCE)
-    decoded = cast("Decoded", result.estimate)
-    write_results(folder, decoded, metrics(decoded, parameters, mechanism))
     who = f"{len(population):,} simulated respondents"
-    plan = plan_from_parameters(mechanism, len(population), len(population.labels))
-    facts = {
-        "population": population.notes[0],
-        "standard_error": plan.standard_error,
-        "detectable_frequency": plan.detectable_frequency,
-        "folder": str(folder),
-    }
+    facts = {"population": population.notes[0], "folder": str(folder)}
     privacy = metric_page(load_registry(paths.registry)[METRIC]).plain_words()
-    return Summary(Subject("Confirmed cases by state", "state", who, FOREST, SENT, facts, privacy), result)
+    return replace(result, subject=Subject("Confirmed cases by state", "state", who, FOREST, SENT, facts, privacy))

@@ -24,8 +24,8 @@ from overstory.presentation.document import Paragraph
 from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
 from overstory.trial.population import Column, read_population
-from overstory.trial.run import TrialBudget, collect
-from overstory.trial.values import Summary, advise, subject_of
+from overstory.trial.run import TrialBudget
+from overstory.trial.values import ValueTrial, collect, subject_of
 
 if TYPE_CHECKING:
     from overstory.trial.population import Population
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-ONE_COLUMN = ("separator", "numeric", "bins", "candidates", "device_column", "people")
+ONE_COLUMN = ("separator", "numeric", "bins", "candidates", "people")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -115,15 +115,14 @@ def _column(args: argparse.Namespace, path: str) -> Column:
         if not count.is_integer():
             raise ParameterError(f"--bins: {count:g} is no number of bins")
         bins = low, high, int(count)
-    asked = (path, args.column, bins, args.candidates, args.device_column)
-    return Column(*asked, people=args.people, form=form_of(args.csv))
+    return Column(path, args.column, bins, args.candidates, args.people, form_of(args.csv))
 
 
 def _collect_values(
     args: argparse.Namespace, column: Column, budget: TrialBudget, population: Population, advance: Callable[..., Any]
-) -> Summary:
-    result = collect(population, budget, args.oracle, args.seed, advance)
-    return Summary(subject_of(replace(column, path=args.file), result), result, advise(result))
+) -> ValueTrial:
+    trial = collect(population, budget, args.oracle, args.seed, advance)
+    return replace(trial, subject=subject_of(replace(column, path=args.file), population), is_advised=True)
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:
@@ -139,7 +138,7 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
 def _command(args: argparse.Namespace) -> str:
     """Return the command that makes the page again."""
     command = ["overstory", "collect", args.file, *chain.from_iterable(("--column", name) for name in args.columns)]
-    names = ("separator", "most", "numeric", "epsilon", "epsilon_permanent", "device_column", "candidates", "people")
+    names = ("separator", "most", "numeric", "epsilon", "epsilon_permanent", "candidates", "people")
     for name in names:
         if getattr(args, name) is not None:
             command += ["--" + name.replace("_", "-"), str(getattr(args, name))]

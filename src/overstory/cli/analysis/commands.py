@@ -176,7 +176,6 @@ COLLECT: Final = Command(
     Option("--epsilon", "privacy loss of one report (default 1)"),
     Option("--epsilon-permanent"),
     Option("--reports-per-device", "reports of each device (default 1)", "R", int, 1),
-    Option("--device-column", "column with the device's id: a device's rows are its reports", "D"),
     Option(
         "--bins",
         "count numbers in COUNT equal bins from MIN to MAX (default: chosen)",
@@ -214,7 +213,7 @@ Of a column with several answers in a row, --separator counts each of them, and 
         Needs(("--range",), ("--numeric",)),
         Needs(("--epsilon-permanent",), ("--epsilon",), "it says what one report may reveal"),
         Idle(
-            ("--candidates", "--device-column", "--people"),
+            ("--candidates", "--people"),
             ("--separator", "--numeric"),
             "they are for one value in a row",
         ),

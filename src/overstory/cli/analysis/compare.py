@@ -237,7 +237,7 @@ def _numeric_rows(args: argparse.Namespace, numbers: NDArray[np.float64] | None)
 def _measured_numbers(
     args: argparse.Namespace, built: NumericRandomizer, numbers: NDArray[np.float64], place: int
 ) -> dict[str, Any]:
-    from overstory.trial.numbers import ROUNDS, mean_error, measure_means
+    from overstory.analysis.comparison import ROUNDS, mean_error, measure_means
 
     rounds = args.measure or ROUNDS
     error, spread = measure_means(built, numbers, rounds=rounds, rng=np.random.default_rng([args.seed, 4, place]))
