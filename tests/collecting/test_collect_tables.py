@@ -232,10 +232,10 @@ def file(tmp_path_factory):
 def test_the_column_is_read_as_sets(file):
     people = count_sets(str(file), "languages", ";")
     held = answers(6000)
-    assert people.items == tuple(sorted(LANGUAGES))
+    assert people.labels == tuple(sorted(LANGUAGES))
     assert people.missing == sum(not items for items in held)
     assert len(people) + people.missing == 6000
-    assert people.holders.tolist() == [sum(name in items for items in held) for name in people.items]
+    assert people.holders.tolist() == [sum(name in items for items in held) for name in people.labels]
     assert people.sizes.tolist() == [sum(len(items) == size for items in held if items) for size in range(6)]
 
 
@@ -251,7 +251,7 @@ def test_the_command_learns_the_items_and_the_mean_size(file, tmp_path, capsys, 
     assert len(answer["estimates"]) == answer["items"] == 5
     assert abs(answer["mean_size"]["mean"] - answer["true_mean_size"]) < 0.5
     for row in answer["estimates"]:
-        assert abs(row["frequency"] - row["true_share"]) < 6 * row["standard_error"] / answer["rows"] + 0.02
+        assert abs(row["frequency"] - row["true_frequency"]) < 6 * row["standard_error"] / answer["rows"] + 0.02
     people = count_sets(str(file), "languages", ";")
     with (tmp_path / "out" / "learned.csv").open() as text:
         assert {row["string"]: int(row["truth"]) for row in csv.DictReader(text)} == dict(
@@ -289,7 +289,7 @@ def test_the_truth_next_to_an_interval_counts_large_sets_as_the_interval_does():
     learned = collect_sets(LARGE, TrialBudget(2.0), seed=1)
     most = learned.estimate.mean_size.most
     assert most < 5
-    truth = {row["value"]: row["true_share"] for row in learned.rows()}
+    truth = {row["value"]: row["true_frequency"] for row in learned.rows()}
     assert truth["a"] == pytest.approx((2800 + 80 * most / 5) / 4000)
     assert learned.to_json()["true_mean_size"] == pytest.approx((1600 + 2 * 2000 + most * 80) / 4000)
     (said,) = (note for note in learned.to_json()["notes"] if "of the rows have more" in note)
@@ -312,7 +312,7 @@ def test_intervals_hold_the_truth_that_is_shown_where_sets_are_too_large():
     for seed in range(150):
         learned = collect_sets(LARGE, TrialBudget(2.0), seed=seed)
         size = learned.estimate.mean_size.interval()
-        inside = [row["low"] <= row["true_share"] * 4000 <= row["high"] for row in sorted_rows(learned)]
+        inside = [row["low"] <= row["true_frequency"] * 4000 <= row["high"] for row in sorted_rows(learned)]
         hits += [*inside, size[0] <= learned.true_size <= size[1]]
     assert binom.cdf(hits, 150, 0.94).min() > 1e-6
 

@@ -292,7 +292,7 @@ def test_tidy_counts_as_one_what_differs_in_blanks_and_case(tmp_path):
     told = json.loads(tried(tmp_path, content, "--column", "answer", "--candidates", "listed", "--csv", "tidy").stdout)
     assert {row["value"]: row["truth"] for row in told["estimates"]} == {"yes": 180, "maybe": 0, "(not listed)": 60}
     told = json.loads(tried(tmp_path, content, "--column", "answer", "--separator", ";", "--csv", "tidy").stdout)
-    assert {row["value"]: row["true_share"] for row in told["estimates"]} == {"YES": 0.75, "No": 0.25}
+    assert {row["value"]: row["true_frequency"] for row in told["estimates"]} == {"YES": 0.75, "No": 0.25}
 
 
 def test_two_columns_are_each_taken_for_what_they_are(tmp_path):

@@ -107,11 +107,6 @@ class NumberTrial(Trial):
         return f"{self.estimate.num_reports:,} reports, {learned}, {self.mechanism.name}, {self.sentences()[0]}"
 
     @property
-    def title(self) -> str:
-        """Of the page."""
-        return f"{self.name[:1].upper()}{self.name[1:]}, learned from {self.estimate.num_reports:,} rows"
-
-    @property
     def held(self) -> int:
         """How many intervals hold the truth."""
         return sum(holds(row, true) for row, true in zip(self.estimate.quantities, self.truth, strict=True))

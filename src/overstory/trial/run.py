@@ -66,9 +66,9 @@ class Trial(Shown):
         return f"Each row reported its {self.of} once; none of these numbers shows one row."
 
     @property
-    @abstractmethod
     def title(self) -> str:
         """Of the page."""
+        return self._headline()
 
     @property
     @abstractmethod
@@ -173,6 +173,7 @@ class Trial(Shown):
 
 
 MOST_BARS: Final = 40
+_rank: Final = lru_cache(maxsize=64)(rank)  # once for all columns and questions of one size: it takes a quarter second
 
 
 def truth_picture(name: str, rows: Sequence[Mapping[str, Any]], true: str, *, most: int = MOST_BARS) -> Picture:
@@ -199,7 +200,7 @@ class TrialBudget:
 
     def ranking(self, domain_size: int, num_reports: int) -> tuple[Choice, ...]:
         """Return the oracles that keep the budget, the most accurate first."""
-        return _ranking(domain_size, self.epsilon, num_reports, self.epsilon_permanent)
+        return _rank(domain_size, self.epsilon, num_reports, epsilon_permanent=self.epsilon_permanent)
 
     def mechanism(self, name: str, domain_size: int, num_reports: int) -> Mechanism:
         """Return the oracle of that name at this budget; ``auto`` is the one that is recommended."""
@@ -221,12 +222,6 @@ class TrialBudget:
         needed = [p.name for p in accepted if p.default is p.empty and p.name != "domain_size"]
         asks = f"it takes {' and '.join(needed)}" if needed else "its parameters are no epsilons"
         return f"{name} does not fit this budget or these values ({asks}); there are: {choices}"
-
-
-@lru_cache(maxsize=64)
-def _ranking(domain_size: int, epsilon: float, num_reports: int, ever: float | None) -> tuple[Choice, ...]:
-    """Rank the oracles once for all columns and questions of one size: it takes a quarter of a second."""
-    return rank(domain_size, epsilon, num_reports, epsilon_permanent=ever)
 
 
 Transport = Callable[[Kind, Iterable[ReportBatch]], SupportCounts]

@@ -33,7 +33,6 @@ from overstory.privacy.registry.page import metric_page
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
-from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
 from overstory.trial.covid import ATTRIBUTION, CONFIRMED
 from overstory.trial.population import Population
@@ -184,34 +183,16 @@ FOREST: Final = (
 SENT: Final = "over HTTP to a collector on SQLite, each batch committed before it was acknowledged"
 
 
-def choose_states(choice: str) -> tuple[tuple[str, ...], str]:
-    """Return the states that `choice` names (``all``, how many with the most cases, or a list), and how to say so."""
-    ranked = sorted(CONFIRMED, key=lambda state: -CONFIRMED[state])
-    if choice == "all":
-        return tuple(ranked), f"all {len(ranked)} states and territories"
-    if choice.isdecimal():
-        count = parse_digits(choice) or 0
-        if not 2 <= count <= len(ranked):
-            raise ParameterError(f"--states {choice}: give a number from 2 to {len(ranked)}, names, or all")
-        return tuple(ranked[:count]), f"the {count} states and territories with the most cases"
-    names = tuple(name.strip() for name in choice.split(","))
-    unknown = [name for name in names if name not in CONFIRMED]
-    if unknown or len(set(names)) < 2:
-        wrong = f"unknown: {', '.join(unknown)}" if unknown else "at least two different ones are needed"
-        raise ParameterError(f"--states {choice!r}: {wrong}; give a number, all, or names such as Ohio,Utah")
-    return tuple(dict.fromkeys(names)), f"{len(set(names))} chosen states"
-
-
-def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> Population:
-    """Draw respondents with replacement from the true distribution over the chosen states; each is a device."""
-    states, description = choose_states(choice)
-    cases = np.array([CONFIRMED[state] for state in states], dtype=np.float64)
+def draw_population(most: int, num_reports: int, rng: np.random.Generator) -> Population:
+    """Draw respondents with replacement from the true distribution over the states with the most cases."""
+    if not 2 <= most <= len(CONFIRMED):
+        raise ParameterError(f"--states {most}: give a number from 2 to {len(CONFIRMED)}")
     if num_reports < 1:
         raise ParameterError(f"--reports {num_reports}: give at least 1")
-    if cases.sum() == 0:
-        raise ParameterError(f"--states {choice}: none of them has a case; name others")
-    note = f"respondents are drawn from {description} ({ATTRIBUTION})"
-    return Population(states, rng.multinomial(num_reports, cases / cases.sum()), is_drawn=True, notes=(note,))
+    states = sorted(CONFIRMED, key=lambda state: -CONFIRMED[state])[:most]
+    cases = np.array([CONFIRMED[state] for state in states], dtype=np.float64)
+    note = f"respondents are drawn from the {most} states and territories with the most cases ({ATTRIBUTION})"
+    return Population(tuple(states), rng.multinomial(num_reports, cases / cases.sum()), is_drawn=True, notes=(note,))
 
 
 def demonstrate(

@@ -18,8 +18,7 @@ from overstory.analysis.tables.output import label_text
 from overstory.files.columns import ANY_FORM, NO_NUMBERS, blocks
 from overstory.files.io import Advance
 from overstory.files.recognition import look_alikes, recognize_all
-from overstory.presentation.document import Block, Column, Heading, Table
-from overstory.presentation.formats import finite, percent
+from overstory.presentation.document import Block, Column
 from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
@@ -132,9 +131,6 @@ def _moved(counts: I64, axis: int, places: I64, size: int) -> I64:
     return moved if axis == 0 else moved.T
 
 
-SHOWN: Final = 12  # comparisons that the terminal shows
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class TableTrial(Trial):
     """What a collection of two columns learned, next to the truth.
@@ -172,11 +168,6 @@ class TableTrial(Trial):
         detected = sum(row["detected"] for row in self.summary.rows())
         pairs = f"{self.truth.size:,} pairs of values, {detected:,} detected"
         return f"{len(self.pairs):,} rows, {' and '.join(self.pairs.names)}, {pairs}, {self.result.kind.name}"
-
-    @property
-    def title(self) -> str:
-        """Of the page."""
-        return f"{' and '.join(self.pairs.names)}, learned from {len(self.pairs):,} devices"
 
     @property
     def truth(self) -> NDArray[np.float64]:
@@ -237,47 +228,14 @@ class TableTrial(Trial):
         ]
 
     def tables(self, *, everything: bool) -> Iterator[Block]:
-        """Yield the summary, and with everything how the rows differ."""
+        """Yield the summary."""
         yield from self.summary.blocks(everything=everything)
-        if everything and (compared := list(self._differences(*self.pairs.names))):
-            yield Heading(2, "How the rows differ")
-            yield from compared
 
     def plot(self) -> Picture:
         """Return the table as a picture."""
         from overstory.analysis.association.summary import table_picture
 
         return table_picture("table", self.summary)
-
-    def _differences(self, first: str, second: str) -> Iterator[Block]:
-        compared = self.summary.compared
-        if not compared:
-            return
-        rows = [
-            {
-                "row": each.row,
-                "column": each.column,
-                "difference": finite(each.estimate),
-                "low": each.low,
-                "high": each.high,
-                "apart": each.apart,
-            }
-            for each in sorted(compared, key=lambda each: -abs(each.estimate))
-        ]
-        columns = (
-            Column("row", first, is_left=True),
-            Column("column", second, is_left=True),
-            Column("difference", "difference", _points),
-            Column("low", "interval", lambda low, high: f"{_points(low)} to {_points(high)}", ("low", "high")),
-            Column("apart", "", lambda apart: "differs" if apart else "", is_left=True),
-        )
-        less = f"{second} in each {first}, less that in {first} = {compared[0].against}"
-        caption = f"{less}; with probability 95% all intervals hold"
-        yield Table(caption, columns, rows[:SHOWN])
-
-
-def _points(difference: float | None) -> str:
-    return percent(difference) if difference is None else f"{100 * difference:+.1f} points"
 
 
 def collect_pairs(

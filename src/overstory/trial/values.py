@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from overstory.analysis.comparison import Choice, recommend
 from overstory.analysis.estimate import Estimate, converted
@@ -23,10 +25,7 @@ from overstory.presentation.svg import Picture
 from overstory.privacy.statements import statement
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.registry import mechanism
-from overstory.trial.population import (
-    Column,
-    Population,
-)
+from overstory.trial.population import I64, Column, Population
 from overstory.trial.run import (
     CHUNK,
     MOST_BARS,
@@ -113,6 +112,7 @@ class Advice:
         )
 
 
+NOTHING_HIDDEN: Final = "a report hides next to nothing: it practically names the value; 1 or 2 is usual"
 WEAK: Final = 10.0  # above this epsilon a note warns: the best guess between two values is wrong once in 22,000 times
 SHOWN: Final = 30  # rows that the terminal shows
 MOST_ROWS: Final = 1_000  # rows that a page shows
@@ -143,21 +143,84 @@ def subject_of(column: Column, people: Population) -> Subject:
     return Subject(column.name, "bin" if people.edges else "value", facts=facts)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ValueTrial(Trial):
-    """What a collection of values learned, over any transport, next to the truth; the estimate is unbiased."""
+class CountTrial(Trial):
+    """A collection of what is counted by value, next to the truth."""
 
-    people: Population  # who took part: the truth
+    people: Any  # who took part: the truth
     oracle: FrequencyOracle  # what they randomized with
-    estimate: Estimate  # in rows: its counts compare with `people.counts`
-    seed: int  # what all randomness followed from
-    budget: TrialBudget  # what people were to reveal at most
-    subject: Subject = Subject()
-    is_advised: bool = False  # whether it says what would be learned at its budget
+    estimate: Estimate  # unbiased, in rows: its counts compare with `truth`
+
+    @property
+    @abstractmethod
+    def thing(self) -> str:
+        """What one value is called."""
+
+    @property
+    @abstractmethod
+    def truth(self) -> NDArray[Any]:
+        """How many rows hold each value."""
+
+    @property
+    def shown(self) -> Estimate:
+        """The estimate as table, picture and files show it."""
+        return self.estimate
 
     @property
     def kind(self) -> Mechanism:
         return self.oracle.mechanism
+
+    @property
+    def inside(self) -> int:
+        """How many of the 95% intervals, as they are shown, hold the true count."""
+        low, high = self.shown.interval(0.95)
+        return int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a dictionary per value, the truth and what was learned; values without an order by the truth."""
+        return list(self._rows)
+
+    @cached_property
+    def _rows(self) -> list[dict[str, Any]]:
+        at = {label: i for i, label in enumerate(self.people.labels)}
+        rows = sorted(self.shown.rows(), key=lambda row: at[row["value"]])
+        full = [
+            {"value": row["value"], "truth": count, "true_frequency": count / len(self.people), **row}
+            for row, count in zip(rows, self.truth.tolist(), strict=True)
+        ]
+        return full if self.people.in_order else sorted(full, key=lambda row: -row["truth"])
+
+    def write_csv(self, text: TextIO) -> None:
+        """Write every value with its true count."""
+        write_csv(self.shown, text, {"truth": self.truth.round().astype(int).tolist()})
+
+    def tables(self, *, everything: bool) -> Iterator[Block]:
+        rows = self.rows()
+        most = max((row["frequency"] for row in rows), default=0.0) or 1.0
+        shown = rows[: MOST_ROWS if everything else len(rows) if self.people.in_order else SHOWN]
+        share = TableColumn("share", text=if_detected(percent), keys=("frequency", "detected"))
+        first = TableColumn("value", self.thing, is_left=True)
+        columns = (first, share, share_interval(), TableColumn("true_frequency", "truth", percent))
+        yield Table("", (*columns, *(EVERY if everything else (_bars(most),))), shown, not_detected(shown))
+        if len(rows) > len(shown):
+            yield Paragraph(f"... and {len(rows) - len(shown):,} more")
+
+    def plot(self) -> Picture:
+        """Return truth and estimates with their 95% intervals, a row per value."""
+        rows = self.rows()
+        return truth_picture("shares", rows, "true_frequency", most=len(rows) if self.people.in_order else MOST_BARS)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ValueTrial(CountTrial):
+    """What a collection of values learned, over any transport, next to the truth; the estimate is unbiased."""
+
+    people: Population
+    oracle: FrequencyOracle
+    estimate: Estimate
+    seed: int  # what all randomness followed from
+    budget: TrialBudget  # what people were to reveal at most
+    subject: Subject = Subject()
+    is_advised: bool = False  # whether it says what would be learned at its budget
 
     @cached_property
     def shown(self) -> Processed:
@@ -165,10 +228,12 @@ class ValueTrial(Trial):
         return postprocess(self.estimate, "clip")
 
     @property
-    def inside(self) -> int:
-        """How many of the 95% intervals, as they are shown, hold the truth."""
-        low, high = self.shown.interval(0.95)
-        return int(np.count_nonzero((low <= self.people.counts) & (self.people.counts <= high)))
+    def thing(self) -> str:
+        return self.subject.value
+
+    @property
+    def truth(self) -> I64:
+        return self.people.counts
 
     @property
     def rmse(self) -> float:
@@ -184,7 +249,7 @@ class ValueTrial(Trial):
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before trusting the numbers."""
         epsilon = self.kind.epsilon_report
-        weak = [f"at epsilon {epsilon_text(epsilon)} a report hides next to nothing"] if epsilon > WEAK else []
+        weak = [f"at epsilon {epsilon_text(epsilon)} {NOTHING_HIDDEN}"] if epsilon > WEAK else []
         return (*self.people.notes, *weak, *self.estimate.notes)
 
     def _headline(self) -> str:
@@ -213,34 +278,6 @@ class ValueTrial(Trial):
         )
         return f"{len(people):,} simulated devices, {which}, {sent} of each{missing}"
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return a dictionary per value, the truth and what was learned; values without an order by the truth."""
-        return list(self._rows)
-
-    @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
-        at = {label: i for i, label in enumerate(self.people.labels)}
-        rows = sorted(self.shown.rows(), key=lambda row: at[row["value"]])
-        full = [
-            {"value": row["value"], "truth": count, "true_frequency": count / len(self.people), **row}
-            for row, count in zip(rows, self.people.counts.tolist(), strict=True)
-        ]
-        return full if self.people.in_order else sorted(full, key=lambda row: -row["truth"])
-
-    def write_csv(self, text: TextIO) -> None:
-        write_csv(self.shown, text, {"truth": self.people.counts.tolist()})
-
-    def tables(self, *, everything: bool) -> Iterator[Block]:
-        rows = self.rows()
-        most = max((row["frequency"] for row in rows), default=0.0) or 1.0
-        shown = rows[: MOST_ROWS if everything else len(rows) if self.people.in_order else SHOWN]
-        share = TableColumn("share", text=if_detected(percent), keys=("frequency", "detected"))
-        first = TableColumn("value", self.subject.value, is_left=True)
-        columns = (first, share, share_interval(), TableColumn("true_frequency", "truth", percent))
-        yield Table("", (*columns, *(EVERY if everything else (_bars(most),))), shown, not_detected(shown))
-        if len(rows) > len(shown):
-            yield Paragraph(f"... and {len(rows) - len(shown):,} more")
-
     def prospects(self) -> Iterator[Block]:
         if self.is_advised:
             yield Heading(3, "What would you learn?")
@@ -251,11 +288,6 @@ class ValueTrial(Trial):
         """Yield what the terminal shows."""
         yield from super().blocks()
         yield Lines(self.lead)
-
-    def plot(self) -> Picture:
-        """Return truth and estimates with their 95% intervals, a row per value."""
-        rows = self.rows()
-        return truth_picture("shares", rows, "true_frequency", most=len(rows) if self.people.in_order else MOST_BARS)
 
     @property
     def more_reports(self) -> tuple[str, str]:

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from overstory.trial.population import Population
     from overstory.trial.run import Trial
 
-WEAK = 10  # epsilon of one report above which there is a warning
-
 
 def run(args: argparse.Namespace) -> int:
     check_pipes(args)
@@ -129,9 +127,6 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
     epsilon = 1.0 if args.epsilon is None else args.epsilon
     if not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(f"--epsilon {epsilon:g}: give a number above 0 and at most {MAX_EPSILON}")
-    if epsilon > WEAK:
-        warning = "protects next to nothing: a report practically names the value; 1 or 2 is usual"
-        print(f"overstory collect: warning: --epsilon {epsilon:g} {warning}", file=sys.stderr)
     return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
 
 

@@ -492,10 +492,10 @@ The answers of real devices, to a metric whose domain is unknown strings or inte
 
 DEMO: Final = Command(
     "demo",
-    "overstory demo --reports 1000000 --states all --json",
+    "overstory demo --reports 1000000 --states 58 --json",
     Option("--reports", "how many respondents (default: 1,000,000)", "N", int, 1_000_000),
     Option("--seed", "the same seed gives the same output (default: 20210418)", "S", int, 20210418),
-    Option("--states", "number of states, all, or names", "WHICH", default="26"),
+    Option("--states", "how many states, those with the most cases (default: 26)", "N", int, 26),
     Option("--params", "RAPPOR's parameters (default: k 128, h 2, m 16, p 0.5, q 0.75, f 0.5)"),
     Option("--output", "folder for the files", "DIR", default="out/demo"),
     flag("--console", "then show the store in a browser (`overstory console`), until Ctrl-C"),
