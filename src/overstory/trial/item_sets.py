@@ -136,21 +136,14 @@ class SetTrial(CountTrial):
         """The mean size of the rows' sets, of larger ones as many items as count."""
         return float(self.truth.sum()) / len(self.people)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        mechanism = self.oracle.mechanism
-        given = {key: value for key, value in mechanism.parameters.items() if value is not None}
+    def facts(self) -> dict[str, Any]:
         return {
             **self.estimate.summary(),
             "rows": len(self.people),
             "missing": self.people.missing,
             "items": len(self.people.labels),
-            "oracle": mechanism.name,
-            "parameters": given,
-            "epsilon_report": mechanism.epsilon_report,
             "true_mean_size": self.true_size,
             "inside": self.inside,
-            "notes": list(self.notes),
             "estimates": list(self.rows()),
         }
 

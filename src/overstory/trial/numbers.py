@@ -116,19 +116,14 @@ class NumberTrial(Trial):
         for row, true in zip(self.estimate.quantities, self.truth, strict=True):
             yield {**row.to_json(), "truth": true, "holds": holds(row, true)}
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
+    def facts(self) -> dict[str, Any]:
         return {
             "column": self.name,
-            "oracle": self.mechanism.name,
             "estimate": self.estimate.reading,
-            "parameters": dict(self.mechanism.parameters),
-            "epsilon_report": self.mechanism.epsilon_report,
             "reports": self.estimate.num_reports,
             "missing": self.missing,
             "intervals_that_hold_the_truth": self.held,
             "estimates": list(self.rows()),
-            "notes": list(self.notes),
         }
 
     def tables(self, *, everything: bool) -> Iterator[Block]:  # noqa: ARG002 - a few rows
@@ -193,21 +188,15 @@ def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interva
     """Return the mechanism of that name, or the best for what is to be learned."""
     if learned not in LEARNED:
         raise ParameterError(f"{learned!r} is not learned of numbers: choose one of {', '.join(LEARNED)}")
-    if learned == "ranges":
-        _check_oracle(oracle, ("ranges",), learned)
-        return RangeRandomizer(RANGE_BINS, epsilon)
-    if learned == "distribution":
-        _check_oracle(oracle, ("square-wave",), learned)
-        return any_mechanism("square-wave", epsilon=epsilon, **domain.completes(""))
-    if oracle == "auto":
-        return cast("MeanRandomizer", best_for_numbers(epsilon, domain, MeanRandomizer.resolution))
-    _check_oracle(oracle, tuple(name for name in FAMILIES["numbers"].builders if name != "square-wave"), learned)
-    return any_mechanism(oracle, epsilon=epsilon, **domain.completes(""))
-
-
-def _check_oracle(oracle: str, names: Sequence[str], learned: str) -> None:
+    means = tuple(name for name in FAMILIES["numbers"].builders if name != "square-wave")
+    names = {"ranges": ("ranges",), "distribution": ("square-wave",)}.get(learned, means)
     if oracle not in {"auto", *names}:
         raise ParameterError(f"{oracle} gives no {learned} of numbers: choose auto or one of {', '.join(names)}")
+    if learned == "ranges":
+        return RangeRandomizer(RANGE_BINS, epsilon)
+    if learned == "mean" and oracle == "auto":
+        return cast("MeanRandomizer", best_for_numbers(epsilon, domain, MeanRandomizer.resolution))
+    return any_mechanism(names[0] if oracle == "auto" else oracle, epsilon=epsilon, **domain.completes(""))
 
 
 def collect_numbers(

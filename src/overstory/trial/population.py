@@ -110,9 +110,9 @@ def count_texts(path: str, column: str, **how: Any) -> tuple[Counter[str], int]:
     return counts, missing
 
 
-def absent_note(missing: int, rows: int) -> str:
+def absent_note(missing: int, rows: int, what: str = "no value") -> str:
     """Return what a reader must know of rows that sent nothing."""
-    return f"{missing:,} of {rows:,} rows hold no value and sent nothing: that they hold none was not protected"
+    return f"{missing:,} of {rows:,} rows hold {what} and sent nothing: that they hold none was not protected"
 
 
 def too_many(path: str, column: str, seen: Sequence[str], decimal: str | None = None) -> TooManyValuesError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import add
@@ -17,7 +17,6 @@ import numpy as np
 from overstory.analysis.comparison import Choice, rank, recommend
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, count_reports, generator
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.tables.output import estimate_picture
 from overstory.files.io import writing_text
 from overstory.planning.needs import plan_from_needs
 from overstory.presentation.document import (
@@ -35,7 +34,6 @@ from overstory.presentation.formats import epsilon_text, factor, guess_text, par
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
 from overstory.presentation.shown import Shown
-from overstory.presentation.svg import Picture
 from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.statements import statement
 from overstory.protocol.channels import check_reports_per_device
@@ -66,22 +64,23 @@ class Trial(Shown):
         return f"Each row reported its {self.of} once; none of these numbers shows one row."
 
     @property
-    def title(self) -> str:
-        """Of the page."""
-        return self._headline()
-
-    @property
     @abstractmethod
     def kind(self) -> Kind:
         """What each row randomized with."""
 
     @abstractmethod
-    def rows(self) -> Iterable[Mapping[str, Any]]:
-        """Return a dictionary per estimate, with the truth."""
+    def facts(self) -> dict[str, Any]:
+        """Return what was learned, as JSON values."""
 
-    @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
+        stated = {key: self.stated[key] for key in ("parameters", "epsilon_report")}
+        return {"oracle": self.kind.name, **stated, **self.facts(), "notes": list(self.notes)}
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What `overstory privacy` states of the mechanism, as JSON values."""
+        return statement(self.kind).to_json()
 
     @property
     @abstractmethod
@@ -114,7 +113,7 @@ class Trial(Shown):
         one = f"epsilon {epsilon_text(epsilon)}: odds move by a factor of at most {factor(epsilon)}"
         guess = guess_text(epsilon, "one report", f"{self.of}s it is of")
         yield Paragraph(f"{guess[:1].upper()}{guess[1:]}.")
-        how = f"{self.kind.name}: {parameter_words(statement(self.kind).to_json()['parameters'])}"
+        how = f"{self.kind.name}: {parameter_words(self.stated['parameters'])}"
         yield KeyValues((("who", self.who), ("how", how), ("one report", one), self.more_reports))
 
     @abstractmethod
@@ -130,29 +129,29 @@ class Trial(Shown):
         yield from self.tables(everything=False)
         yield Lines(*self.sentences())
         yield from self.cost()
-        yield from [Lines(*self.note_lines())] if self.notes else []
+        yield from [self.noted()] if self.notes else []
         yield from self.prospects()
 
     def prospects(self) -> Iterator[Block]:
         """Yield what other collections would learn, where that is known."""
         yield from ()
 
-    def note_lines(self) -> Iterator[str]:
-        """Yield the notes as a terminal and a page write them."""
-        return (f"note: {note}" for note in self.notes)
+    def noted(self, *sentences: str) -> Lines:
+        """Return sentences, and the notes as a terminal and a page write them."""
+        return Lines(*sentences, *(f"note: {note}" for note in self.notes))
 
     def _screen(self) -> Iterator[Block]:
         return self.blocks()
 
     def page_blocks(self, command: str = "") -> Iterator[Block]:
         """Yield what the page shows, and the command that made it."""
-        yield Heading(1, self.title)
+        yield Heading(1, self._headline())
         yield Paragraph(self.lead, is_lead=True)
         yield Figure(self.plot())
         yield Heading(2, "What was learned")
         yield from self.tables(everything=True)
         yield Heading(2, "What was true, and what it cost")
-        yield Lines(*self.sentences(), *self.note_lines())
+        yield self.noted(*self.sentences())
         yield from self.cost()
         if self.privacy != self.more_reports[1]:
             yield Folded("All that can be said of privacy", (Paragraph(self.privacy),))
@@ -168,22 +167,11 @@ class Trial(Shown):
     def write_page(self, path: Path, command: str) -> Path:
         """Write the page, and return its path."""
         with writing_text(path) as text:
-            text.write(as_page(self.page_blocks(command), title=f"Overstory: {self.title}"))
+            text.write(as_page(self.page_blocks(command), title=f"Overstory: {self._headline()}"))
         return path
 
 
-MOST_BARS: Final = 40
 _rank: Final = lru_cache(maxsize=64)(rank)  # once for all columns and questions of one size: it takes a quarter second
-
-
-def truth_picture(name: str, rows: Sequence[Mapping[str, Any]], true: str, *, most: int = MOST_BARS) -> Picture:
-    """Draw estimates of shares with their 95% intervals, and the truth, which `true` names, next to each."""
-    shown = rows[:most]
-    left = len(rows) - len(shown)
-    more = f" The {most} most frequent; {left:,} more are in the table." if left else ""
-    caption = f"What was true (upright strokes), and what was learned, with 95% intervals of these reports.{more}"
-    truth = np.array([row[true] for row in shown])
-    return estimate_picture(name, caption, shown, truth=truth, of="share of the rows with a value")
 
 
 @dataclass(frozen=True)

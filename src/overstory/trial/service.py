@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import numpy as np
 
@@ -128,24 +128,9 @@ def write_registry(path: Path, candidates: Path, parameters: RapporParameters, t
     return load_registry(path)
 
 
-class Paths(NamedTuple):
-    """The files that a collection over HTTP leaves behind, under one folder."""
-
-    folder: Path
-    params: Path  # RAPPOR's parameters
-    candidates: Path  # the strings to look for, one a line
-    map: Path  # the bits each candidate sets
-    reports: Path  # what the devices sent: packed batches
-    registry: Path  # what is collected, why and how: shared by devices and collector
-    store: Path  # the collector's database
-    log: Path  # what the collector printed
-
-    @classmethod
-    def below(cls, folder: Path) -> Paths:
-        names = ("params.csv", "candidates.txt", "map.csv", "reports.ovsb", "metrics.toml", "store.db", "collector.log")
-        return cls(folder, *(folder / name for name in names))
-
-
+REGISTRY_FILE: Final = "metrics.toml"  # what is collected, why and how: shared by devices and collector
+CANDIDATES_FILE: Final = "candidates.txt"  # the strings to look for, one a line
+STORE_FILE: Final = "store.db"  # the collector's database
 AT_ONCE: Final = 10_000  # reports of one upload
 
 
@@ -153,15 +138,15 @@ def carry_over_http(
     parameters: RapporParameters, folder: Path, mechanism: Kind, batches: Iterable[ReportBatch]
 ) -> SupportCounts:
     """Post every batch to a collector in a process of its own, as a relay of many devices would; every file stays."""
-    paths = Paths.below(folder)
-    registry = write_registry(paths.registry, paths.candidates, parameters, dt.datetime.now(dt.UTC).date())
+    path, store_path = folder / REGISTRY_FILE, folder / STORE_FILE
+    registry = write_registry(path, folder / CANDIDATES_FILE, parameters, dt.datetime.now(dt.UTC).date())
     metric = registry[METRIC]
     assert metric.mechanism.digest == mechanism.digest
     for end in ("", "-wal", "-shm"):  # reports of an earlier demonstration would be counted, too
-        paths.store.with_name(paths.store.name + end).unlink(missing_ok=True)
-    with CollectorService(paths.registry, paths.store, paths.log) as service:
-        write_packed(paths.reports, _posted(batches, metric, service))
-    with open_store(str(paths.store), registry) as store:
+        store_path.with_name(store_path.name + end).unlink(missing_ok=True)
+    with CollectorService(path, store_path, folder / "collector.log") as service:
+        write_packed(folder / "reports.ovsb", _posted(batches, metric, service))
+    with open_store(str(store_path), registry) as store:
         periods = store.periods(METRIC)
         by_period = store.counts(metric, periods[0], periods[-1])
     return sum(by_period.values(), SupportCounts.empty(parameters.m, parameters.k))
@@ -199,16 +184,16 @@ def demonstrate(
     population: Population, parameters: RapporParameters, seed: int, folder: Path, advance: Advance
 ) -> ValueTrial:
     """Randomize every respondent's state, send it to a collector, count and decode; leave every file in `folder`."""
-    paths, mechanism = Paths.below(folder), parameters.mechanism()
+    mechanism = parameters.mechanism()
     folder.mkdir(parents=True, exist_ok=True)
-    write_params(paths.params, parameters)
-    with writing_text(paths.candidates) as text:
+    write_params(folder / "params.csv", parameters)
+    with writing_text(folder / CANDIDATES_FILE) as text:
         text.writelines(f"{state}\n" for state in population.labels)
-    write_map(paths.map, hash_candidates(population.labels, mechanism.encoding))
+    write_map(folder / "map.csv", hash_candidates(population.labels, mechanism.encoding))
     budget = TrialBudget(mechanism.epsilon_report, mechanism.epsilon_permanent)
     carry = partial(carry_over_http, parameters, folder)
     result = collect(population, budget, mechanism, seed, advance, carry, AT_ONCE)
     who = f"{len(population):,} simulated respondents"
     facts = {"population": population.notes[0], "folder": str(folder)}
-    privacy = metric_page(load_registry(paths.registry)[METRIC]).plain_words()
+    privacy = metric_page(load_registry(folder / REGISTRY_FILE)[METRIC]).plain_words()
     return replace(result, subject=Subject("Confirmed cases by state", "state", who, FOREST, SENT, facts, privacy))

@@ -204,8 +204,8 @@ def _with_missing(labels: tuple[Label, ...], codes: I64, missing: Missing) -> tu
 def _surveyed(labels: tuple[Label, ...], codes: I64) -> Population:
     if not codes.size:
         raise ParameterError("the column holds nothing to survey: no row has a value")
-    texts = [label_text(label) for label in labels if label is not None]
-    absent = unlike(label_text(None), texts)
-    named = iter(texts)
-    texts = [absent if label is None else next(named) for label in labels]
+    texts = [label_text(label) for label in labels]
+    if None in labels:
+        place = labels.index(None)
+        texts[place] = unlike(texts[place], [*texts[:place], *texts[place + 1 :]])
     return Population(tuple(texts), np.bincount(codes, minlength=len(labels)).astype(np.int64))

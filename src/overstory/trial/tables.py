@@ -40,7 +40,6 @@ from overstory.trial.values import ValueTrial, collect
 I64 = NDArray[np.int64]
 FEW_BINS: Final = 10  # bins of a column of many different numbers
 MOST_VALUES: Final = 1_000  # distinct values of a column of text
-BETWEEN: Final = " / "
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +58,7 @@ class Pairs:
     @property
     def population(self) -> Population:
         first, second = self.labels
-        cells = tuple(f"{x}{BETWEEN}{y}" for x in first for y in second)
+        cells = tuple(f"{x} / {y}" for x in first for y in second)
         return Population(cells, self.counts.ravel(), self.missing, notes=self.notes)
 
 
@@ -191,31 +190,22 @@ class TableTrial(Trial):
         product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
         return float(np.sqrt(((cells - product) ** 2 / product).sum() / (min(cells.shape) - 1)))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        mechanism = self.result.kind
+    def facts(self) -> dict[str, Any]:
         return {
             "columns": list(self.pairs.names),
             "rows": len(self.pairs),
             "missing": self.pairs.missing,
-            "oracle": mechanism.name,
-            "epsilon_report": mechanism.epsilon_report,
             "true_cramers_v": self.true_v,
             **{name: value for name, value in self.summary.to_json().items() if name not in {"variables", "cells"}},
             "cells": list(self.rows()),
-            "notes": list(self.notes),
         }
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before trusting the numbers."""
-        return tuple(self._notes())
-
-    def _notes(self) -> Iterator[str]:
-        yield from self.pairs.notes
-        if self.pairs.missing:
-            yield absent_note(self.pairs.missing, self.pairs.missing + len(self.pairs))
-        yield from self.summary.table.notes
+        missing, what = self.pairs.missing, "no value in one of the columns"
+        absent = [absent_note(missing, missing + len(self.pairs), what)] if missing else []
+        return (*self.pairs.notes, *absent, *self.summary.table.notes)
 
     def sentences(self) -> list[str]:
         """Return how near it came to the truth."""

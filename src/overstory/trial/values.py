@@ -16,26 +16,23 @@ from overstory.analysis.estimate import Estimate, converted
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess import Processed, postprocess
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.tables.output import not_detected, share_interval, write_csv
+from overstory.analysis.tables.output import estimate_picture, not_detected, share_interval, write_csv
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import Block, Heading, Lines, Paragraph, Table
 from overstory.presentation.document import Column as TableColumn
 from overstory.presentation.formats import epsilon_text, finite, if_detected, p_value, percent, thousands
 from overstory.presentation.svg import Picture
-from overstory.privacy.statements import statement
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.registry import mechanism
 from overstory.trial.population import I64, Column, Population
 from overstory.trial.run import (
     CHUNK,
-    MOST_BARS,
     Advance,
     Transport,
     Trial,
     TrialBudget,
     count_here,
     send,
-    truth_picture,
 )
 
 SHARES: Final = (0.1, 0.01, 0.001)
@@ -50,7 +47,6 @@ class AtOracle:
     # How many people each of `SHARES` needs, to be detected nine times in ten with a chance of `ALPHA` of any false
     # detection.
     people: tuple[int, ...]
-    smallest: float | None  # the smallest share that the people of this column show so; None when they show none
     half: float | None  # the share that these people show about half the time, by the rule that `detected` used, if any
     nine_in_ten: float | None  # the share that they show so often
 
@@ -59,7 +55,6 @@ class AtOracle:
         return {
             "oracle": self.name,
             "people_needed": needed,
-            "detectable_frequency": self.smallest,
             "detected_half_the_time": self.half,
             "detected_nine_times_in_ten": self.nine_in_ten,
         }
@@ -116,6 +111,7 @@ NOTHING_HIDDEN: Final = "a report hides next to nothing: it practically names th
 WEAK: Final = 10.0  # above this epsilon a note warns: the best guess between two values is wrong once in 22,000 times
 SHOWN: Final = 30  # rows that the terminal shows
 MOST_ROWS: Final = 1_000  # rows that a page shows
+MOST_BARS: Final = 40  # rows of the picture
 BAR: Final = 10  # characters of the longest bar
 HERE: Final = (
     "Nothing of your file left this machine: the devices, the collector and this page are all simulated here. What is "
@@ -207,7 +203,12 @@ class CountTrial(Trial):
     def plot(self) -> Picture:
         """Return truth and estimates with their 95% intervals, a row per value."""
         rows = self.rows()
-        return truth_picture("shares", rows, "true_frequency", most=len(rows) if self.people.in_order else MOST_BARS)
+        shown = rows if self.people.in_order else rows[:MOST_BARS]
+        left = len(rows) - len(shown)
+        more = f" The {MOST_BARS} most frequent; {left:,} more are in the table." if left else ""
+        caption = f"What was true (upright strokes), and what was learned, with 95% intervals of these reports.{more}"
+        truth = np.array([row["true_frequency"] for row in shown])
+        return estimate_picture("shares", caption, shown, truth=truth, of="share of the rows with a value")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -254,12 +255,7 @@ class ValueTrial(CountTrial):
 
     def _headline(self) -> str:
         learned = f"{sum(row['detected'] for row in self._rows):,} of {len(self._rows):,} {self.subject.value}s"
-        return f"{learned} learned from {len(self.people):,} devices"
-
-    @property
-    def title(self) -> str:
-        """Of the page."""
-        return f"{self.subject.title}: {self._headline()}"
+        return f"{self.subject.title}: {learned} learned from {len(self.people):,} devices"
 
     @property
     def lead(self) -> str:
@@ -299,21 +295,17 @@ class ValueTrial(CountTrial):
         """What the reports of a device reveal, in plain words."""
         return self.subject.privacy or super().privacy
 
-    def to_json(self) -> dict[str, Any]:
-        stated, learned = statement(self.kind).to_json(), self.estimate.summary()
+    def facts(self) -> dict[str, Any]:
         return {
             **self.subject.facts,
             "devices": len(self.people),
             "values": len(self.people.labels),
             "reports_per_device": float(self.budget.reports),
-            "oracle": self.kind.name,
-            "parameters": stated["parameters"],
-            **{key: stated[key] for key in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
+            **{key: self.stated[key] for key in ("epsilon_permanent", "epsilon_n", "change_leak")},
             "privacy": self.privacy,
             "seed": self.seed,
-            **{key: finite(value) for key, value in learned.items()},
+            **{key: finite(value) for key, value in self.estimate.summary().items()},
             "steps": self.shown.steps,
-            "notes": list(self.notes),
             "rmse": self.rmse,
             "inside_95": self.inside,
             "estimates": self.rows(),
@@ -384,7 +376,6 @@ def _at(built: Mechanism, trial: ValueTrial) -> AtOracle:
     return AtOracle(
         built.name,
         tuple(required_sample_size(built, share, values, alpha=ALPHA, reports_per_device=each) for share in SHARES),
-        shown(alpha=ALPHA),
         by_rule(reach=0.0),
         by_rule(),
     )
