@@ -8,7 +8,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property, partial
 from http import HTTPStatus
@@ -29,6 +29,7 @@ from overstory.files.rappor import (
     write_params,
 )
 from overstory.files.reports import write_packed
+from overstory.planning import plan_from_parameters
 from overstory.privacy.registry.page import metric_page
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind
@@ -145,20 +146,18 @@ def carry_over_http(
     for end in ("", "-wal", "-shm"):  # reports of an earlier demonstration would be counted, too
         store_path.with_name(store_path.name + end).unlink(missing_ok=True)
     with CollectorService(path, store_path, folder / "collector.log") as service:
-        write_packed(folder / "reports.ovsb", _posted(batches, metric, service))
+        write_packed(folder / "reports.ovsb", map(partial(_posted, metric, service), batches))
     with open_store(str(store_path), registry) as store:
         periods = store.periods(METRIC)
         by_period = store.counts(metric, periods[0], periods[-1])
     return sum(by_period.values(), SupportCounts.empty(parameters.m, parameters.k))
 
 
-def _posted(batches: Iterable[ReportBatch], metric: Metric, service: CollectorService) -> Iterator[bytes]:
-    """Post each batch, and give its bytes once it was acknowledged."""
-    period = metric.period.number(time.time())
-    for batch in batches:
-        packed = batch.to_wire(metric.mechanism.digest)
-        service.post(metric.id, period, packed)
-        yield packed
+def _posted(metric: Metric, service: CollectorService, batch: ReportBatch) -> bytes:
+    """Post a batch, and return its bytes once it was acknowledged."""
+    packed = batch.to_wire(metric.mechanism.digest)
+    service.post(metric.id, metric.period.number(time.time()), packed)
+    return packed
 
 
 FOREST: Final = (
@@ -194,6 +193,8 @@ def demonstrate(
     carry = partial(carry_over_http, parameters, folder)
     result = collect(population, budget, mechanism, seed, advance, carry, AT_ONCE)
     who = f"{len(population):,} simulated respondents"
-    facts = {"population": population.notes[0], "folder": str(folder)}
+    plan = plan_from_parameters(mechanism, len(population), len(population.labels))
+    known = {name: getattr(plan, name) for name in ("standard_error", "detectable_frequency")}
+    facts = {"population": population.notes[0], **known, "folder": str(folder)}
     privacy = metric_page(load_registry(folder / REGISTRY_FILE)[METRIC]).plain_words()
     return replace(result, subject=Subject("Confirmed cases by state", "state", who, FOREST, SENT, facts, privacy))
