@@ -133,12 +133,6 @@ def test_encodings(written):
         Form(encoding="klingon")
 
 
-def test_blanks_are_kept_or_dropped(written):
-    path = written("c,d\n oak ,1\noak,2\n")
-    assert held(population(path, "c")) == {" oak ": 1, "oak": 1}
-    assert held(population(path, "c", tidy=True)) == {"oak": 2}
-
-
 FAULTS = {
     "ragged": ("n,c\n1,oak\n2,ash,3\n", {}, "line 3: expected 2 fields, as in the header, found 3"),
     "short": ("n,c\n1,oak\n\n2\n", {}, "line 4: expected 2 fields, as in the header, found 1"),
