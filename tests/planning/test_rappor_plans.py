@@ -120,8 +120,8 @@ def test_a_thrifty_plan_is_as_precise_and_spends_less_for_ever():
     assert thrifty.privacy.epsilon_permanent == pytest.approx(sufficient_permanent(PAPER_BUDGETS[0]), abs=1e-6)
     assert thrifty.privacy.epsilon_permanent < full.privacy.epsilon_permanent / 3
     assert thrifty.privacy.change_leak[2] > full.privacy.change_leak[2]
-    assert "--thrifty" in full.plain_words()
-    assert "--thrifty" not in thrifty.plain_words()
+    assert "the option thrifty" in full.plain_words()
+    assert "the option thrifty" not in thrifty.plain_words()
 
 
 def test_beyond_the_sufficient_budget_nothing_is_gained_and_below_it_something_is_lost():

@@ -358,8 +358,8 @@ class RapporPlan(Plan):
         yield (
             f"If all reports arrive in one shuffled batch, without addresses or times, and nobody knows a person's "
             f"cohort, her report reveals epsilon {epsilon_text(self.shuffled.epsilon)} at delta "
-            f"{self.shuffled.delta:g} among {self.shuffled.reports:,} honest reports (overstory privacy --shuffled "
-            "says what that rests on)."
+            f"{self.shuffled.delta:g} among {self.shuffled.reports:,} honest reports (`overstory privacy` says "
+            "what that rests on)."
         )
         yield (
             f"From {self.num_reports:,} reports a string's count is known with a standard error of "
@@ -454,8 +454,8 @@ class RapporPlan(Plan):
         if enough is not None and enough < self.mechanism.epsilon_permanent - 1e-3:
             yield (
                 f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard error "
-                "(--thrifty plans so); a larger one pays where reports of one device are averaged, and hides changes "
-                "of value better."
+                "(the option thrifty plans so); a larger one pays where reports of one device are averaged, and hides "
+                "changes of value better."
             )
         if self.basic_standard_error is not None and 2 <= self.num_candidates <= self.parameters["k"]:
             yield (
