@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from overstory.client import Randomizer
 from overstory.files.rappor import RapporParameters
 from overstory.protocol.kinds.bits import BitMechanism
-from overstory.trial.page import Life, live
+from overstory.protocol.sampling import KeyedEntropy, SeededEntropy
 from papers import figures
 from papers.comparison import LEVEL, Comparison, Published
 from papers.study import Context, Study, Table, letters
 
 VALUE = "68"
 PAPERS = RapporParameters(k=256, h=4, m=1, p=0.5, q=0.75, f=0.5)
+
+
+REPORTS = 3
+
+
+@dataclass(frozen=True)
+class Life:
+    """The bits of one value on one device: true, permanent, and sent."""
+
+    value: str
+    cohort: int
+    true: int
+    permanent: int
+    reports: tuple[int, ...]
+
+
+def live(mechanism: BitMechanism, value: str, seed: int) -> Life:
+    """Return what a device whose secret follows from `seed` makes of a value."""
+    secret = KeyedEntropy(b"the device of figure 1", str(seed).encode()).bits(256).to_bytes(32, "big")
+    device = Randomizer(mechanism, secret=secret, metric="figure 1", entropy=SeededEntropy(seed))
+    reports = tuple(device.report(value).bits for _ in range(REPORTS))
+    return Life(value, device.cohort, mechanism.encode(value, device.cohort), device.permanent(value), reports)
 
 
 def run(context: Context) -> Study:

@@ -109,7 +109,6 @@ def test_what_a_line_loads_is_not_there_for_the_next(started):
 COLLECT = (
     "trees.csv --column tree",
     "trees.csv --column height --bins 0 4 4",
-    "trees.csv --column tree --device-column person",
     "trees.csv --column tree --epsilon 1 --epsilon-permanent 2",
     "words.csv --column word",
     "words.csv --column number",

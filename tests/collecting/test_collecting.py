@@ -1,71 +1,20 @@
 """The collection of a user's column: devices in order, estimates that are right, advice that holds."""
 
-from collections import Counter, defaultdict
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.oracle import oracle as build_oracle
-from overstory.planning.detection import required_sample_size, smallest_share, variance_per_person
+from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
-from overstory.trial.population import Population, arranged, count_devices
-from overstory.trial.run import TrialBudget, chunks, collect
-from overstory.trial.values import SHARES, advise
+from overstory.trial.population import Population
+from overstory.trial.run import TrialBudget, chunks
+from overstory.trial.values import SHARES, advise, collect
 
-ROWS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 3)), min_size=1, max_size=50)
 COUNTS = np.array([30_000, 12_000, 6_000, 2_000])
 PEOPLE = Population(("a", "b", "c", "d"), COUNTS)
-
-
-@given(ROWS)
-def test_rows_are_arranged_by_turn_and_device(rows):
-    owners = {owner: i for i, owner in enumerate(dict.fromkeys(owner for owner, _ in rows))}
-    devices = arranged(np.array([owners[o] for o, _ in rows]), np.array([s for _, s in rows]))
-    truth = defaultdict(list)
-    for owner, symbol in rows:
-        truth[owner].append(symbol)
-    rounds = [list(held) for held in devices.rounds()]
-    told = [[held[i] for held in rounds if i < len(held)] for i in range(len(devices))]
-    assert Counter(map(tuple, told)) == Counter(map(tuple, truth.values()))
-    assert [len(held) for held in told] == sorted((len(held) for held in told), reverse=True)
-    squares = sum(len(held) ** 2 for held in told)
-    assert devices.reports_per_device == pytest.approx(squares / len(rows))
-
-
-@settings(deadline=None, max_examples=20)
-@given(rows=ROWS, block=st.integers(20, 200))
-def test_devices_are_read_from_their_column(tmp_path_factory, rows, block):
-    path = tmp_path_factory.mktemp("devices") / "d.csv"
-    path.write_text("who,c\n" + "".join(f"p{owner},v{symbol}\n" for owner, symbol in rows))
-    population = count_devices(str(path), "c", "who", block=block)
-    assert population.num_devices == len({owner for owner, _ in rows})
-    assert len(population) == len(rows)
-    told = {label: count for label, count in zip(population.labels, population.counts.tolist(), strict=True) if count}
-    assert told == Counter(f"v{symbol}" for _, symbol in rows)
-    assert population.devices is not None
-    assert np.array_equal(np.bincount(population.devices.symbols, minlength=len(population.labels)), population.counts)
-
-
-def test_devices_that_cannot_be(tmp_path, monkeypatch):
-    path = tmp_path / "d.csv"
-    path.write_text("who,c\np,a\n,b\n")
-    with pytest.raises(ParameterError, match="1 rows have a value, but no device in 'who'"):
-        count_devices(str(path), "c", "who")
-    path.write_text("who,c\n" + "p,a\n" * 10_001)
-    with pytest.raises(ParameterError, match="one device has 10,001 rows"):
-        count_devices(str(path), "c", "who")
-    path.write_text("who,c\np,\n")
-    with pytest.raises(ParameterError, match="holds nothing"):
-        count_devices(str(path), "c", "who")
-    path.write_text("who,c\np,a\np,b\np,c\n")
-    monkeypatch.setattr("overstory.trial.population.MOST_VALUES", 2)
-    with pytest.raises(ParameterError, match="more than 2 distinct"):
-        count_devices(str(path), "c", "who")
-    path.write_text("who,c\np,a\n")
-    assert count_devices(str(path), "c", "who").counts.tolist() == [1, 0]
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8).filter(any), st.integers(1, 7))
@@ -87,8 +36,8 @@ def test_chunks_have_the_histogram(counts, size):
 )
 def test_what_is_learned_is_near_the_truth(name, budget):
     result = collect(PEOPLE, budget, name, 5)
-    assert result.mechanism.epsilon_report <= budget.epsilon
-    assert result.mechanism.epsilon_permanent <= (budget.epsilon_permanent or budget.epsilon)
+    assert result.kind.epsilon_report <= budget.epsilon
+    assert result.kind.epsilon_permanent <= (budget.epsilon_permanent or budget.epsilon)
     away = np.abs(result.estimate.raw_counts - COUNTS) / result.estimate.standard_errors
     assert away.max() < 5.5  # one in 2.6e7 for each value
     assert result.inside >= 2
@@ -101,21 +50,6 @@ def test_repeated_reports_of_the_same_answer_teach_nothing_more():
     np.testing.assert_allclose(thrice.standard_errors, once.standard_errors, rtol=0.02)
     ratio = collect(PEOPLE, TrialBudget(1.0, 8.0, reports=3), "l-osue", 2).estimate.standard_errors[3]
     assert ratio < 0.7 * collect(PEOPLE, TrialBudget(1.0, 8.0), "l-osue", 2).estimate.standard_errors[3]
-
-
-def test_devices_share_their_permanent_responses():
-    """300 devices with 100 rows each: were their reports independent, the error would be six times as small."""
-    owners, rows = np.repeat(np.arange(300), 100), np.repeat(np.arange(300) % 2, 100)
-    population = Population(("a", "b"), np.bincount(rows).astype(np.int64), devices=arranged(owners, rows))
-    result = collect(population, TrialBudget(1.0), "grr", 3)
-    error = result.estimate.standard_errors[0] / len(population)
-    assert error == pytest.approx(np.sqrt(variance_per_person(result.mechanism, 0.5, 2) / 300), rel=0.05)
-    outcomes = {
-        round(float(collect(population, TrialBudget(1.0), "grr", seed).estimate.raw_counts[0])) for seed in range(5)
-    }
-    kept = 100 / (np.tanh(0.5))  # one device more or less that tells the truth moves the estimate by so much
-    steps = (np.array(sorted(outcomes)) - min(outcomes)) / kept
-    assert np.abs(steps - steps.round()).max() < 0.01
 
 
 @pytest.mark.parametrize(
@@ -136,9 +70,6 @@ def test_oracles_that_do_not_fit(name, budget, words):
 def test_reports_are_counted_once():
     with pytest.raises(ParameterError, match="reports_per_device"):
         TrialBudget(reports=0)
-    population = Population(("a", "b"), np.array([1, 1]), devices=arranged(np.array([0, 1]), np.array([0, 1])))
-    with pytest.raises(ParameterError, match="--device-column"):
-        collect(population, TrialBudget(reports=2), "grr", 0)
     told = []
     collect(PEOPLE, TrialBudget(1.0, 2.0, reports=2), "auto", 0, told.append)
     assert sum(told) == 2 * COUNTS.sum()

@@ -1,7 +1,6 @@
 """The streaming reader and the histograms: whatever the file's form and however it is cut, the same counts."""
 
 import csv
-import gzip
 from collections import Counter
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from overstory.files import columns as reader
-from overstory.files.columns import Form, blocks, columns_of, layout_of
+from overstory.files.columns import Form, blocks, layout_of
 from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.trial.population import (
@@ -28,7 +27,6 @@ from overstory.trial.population import (
     round_bins,
     symbols,
 )
-from overstory.trial.values import quantile
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\r"), max_size=6)
 ROWS = st.lists(st.one_of(st.none(), TEXT), min_size=1, max_size=40)
@@ -40,9 +38,9 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("columns")
 
 
-def write_csv(path, rows, opened=open):
+def write_csv(path, rows):
     """Nulls as nothing between the commas, texts in quotes: also those with nothing in them."""
-    with opened(path, "wt", encoding="utf-8", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         file.write("n,c\n")
         for i, row in enumerate(rows):
             file.write(f"{i}," + ("" if row is None else '"' + row.replace('"', '""') + '"') + "\n")
@@ -154,20 +152,6 @@ def test_round_bins_cover_their_range(low, width, count, shift):
         assert symbols(bins, np.array([inside])).tolist() == [bins.symbol(inside)]
 
 
-def test_quantiles_of_even_bins_are_straight():
-    edges = tuple(range(11))
-    assert [quantile(edges, np.ones(10), share) for share in (0, 0.25, 0.5, 1)] == [0, 2.5, 5, 10]
-
-
-def test_gz_and_a_parquet_file_of_another_name(folder):
-    rows = ["a", "b", "a", None]
-    write_csv(folder / "z.csv.gz", rows, gzip.open)
-    write_parquet(folder / "plain", rows)
-    for name in ("z.csv.gz", "plain"):
-        assert columns_of(str(folder / name)) == ("n", "c")
-        assert told(count_values(str(folder / name), "c")) == {"a": 2, "b": 1}
-
-
 @pytest.mark.parametrize(
     ("values", "kind", "labels"),
     [
@@ -238,10 +222,9 @@ def test_people_are_drawn_from_the_rows(folder):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"bins": (0, 1, 2), "device": "d"}, "give one of"),
+        ({"bins": (0, 1, 2), "candidates": "d"}, "give one of"),
         ({"people": 0}, "--people 0: give a whole number from 1 to 10,000,000,000$"),
         ({"people": 10**20}, "from 1 to 10,000,000,000"),
-        ({"people": 5, "device": "d"}, "give it or --device-column, not both"),
     ],
 )
 def test_a_column_is_asked_for_in_one_way(given, words):

@@ -28,7 +28,7 @@ from support.running import within
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "notebooks.md"
-NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+NOTEBOOK = ROOT / "examples" / "survey.ipynb"
 
 
 def code_cells(path):
@@ -43,15 +43,10 @@ def run_cell(source, names):
     return None if last is None else eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
 
 
-def test_there_is_a_notebook():
-    assert [path.name for path in NOTEBOOKS] == ["survey.ipynb"]
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.name for path in NOTEBOOKS])
-def test_every_cell_of_a_notebook_runs(path, capsys, monkeypatch, tmp_path):
+def test_every_cell_of_the_notebook_runs(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__main__"}
-    shown = [run_cell("".join(cell["source"]), names) for cell in code_cells(path)]
+    shown = [run_cell("".join(cell["source"]), names) for cell in code_cells(NOTEBOOK)]
     pictures = [value._repr_html_() for value in shown if isinstance(value, Estimate)]
     assert all("data:image/svg+xml" in html for html in pictures)
     assert len(pictures) >= 2
@@ -59,9 +54,8 @@ def test_every_cell_of_a_notebook_runs(path, capsys, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.name for path in NOTEBOOKS])
-def test_a_notebook_is_kept_with_its_outputs(path):
-    cells = code_cells(path)
+def test_the_notebook_is_kept_with_its_outputs():
+    cells = code_cells(NOTEBOOK)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     kinds = {output["output_type"] for cell in cells for output in cell["outputs"]}
     assert kinds <= {"stream", "execute_result", "display_data"}  # no error

@@ -11,7 +11,8 @@ import overstory
 from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.errors import ParameterError
 from overstory.trial.population import Column, read_population
-from overstory.trial.run import TrialBudget, collect
+from overstory.trial.run import TrialBudget
+from overstory.trial.values import collect
 
 ANSWERS = ["yes"] * 600 + ["no"] * 300 + [None] * 100
 
@@ -189,3 +190,50 @@ def test_periods_of_pandas_are_as_they_print_and_missing_dates_are_missing():
         overstory.survey(ANSWERS, by="week")
     with pytest.raises(ParameterError, match="dates are not counted by 'hour': choose one of day, week, month, year"):
         overstory.survey(DAYS, by="hour")
+
+
+# What newcomers met
+
+THREE_DAYS = pd.to_datetime(["2026-01-01"] * 50 + ["2026-01-02"] * 900 + ["2026-01-03"] * 400)
+LEVELS = pd.Series(pd.Categorical(["low"] * 50 + ["mid"] * 900 + ["high"] * 50, ["low", "mid", "high"], ordered=True))
+
+
+@pytest.mark.parametrize(
+    ("column", "given"),
+    [(pd.Series(THREE_DAYS), {}), (LEVELS, {}), (pd.Series([5.0] * 50 + [15.0] * 900), {"bins": (0, 20, 2)})],
+)
+def test_dates_bins_and_ordered_categories_keep_their_order(column, given):
+    result = overstory.survey(column, 3, rng=1, **given)
+    assert [row.value for row in result] == [*result.values] == [*result.to_pandas()["value"]]
+    assert result.order().tolist() != np.argsort(-result.counts).tolist()
+
+
+def test_values_that_differ_in_a_blank_are_quoted_and_noted():
+    names = ["north"] * 900 + ["north "] * 300 + ["new  york"] * 600
+    result = overstory.survey(names, 4, rng=1)
+    alike = "the column: 'north ' and 'north' look alike and are counted apart"
+    note = f"{alike}; str.strip() and str.casefold() make them one"
+    assert note in result.notes
+    assert all(text in str(result) for text in ("\nnorth  ", '\n"north "  ', '\n"new  york"  '))
+    assert note in overstory.survey_sets([[name] for name in names], 4, rng=1).notes
+    assert note.replace("the column", "city") in overstory.survey_table({"city": names, "x": [0, 1] * 900}, 4).notes
+
+
+def test_advice_in_python_names_no_option_of_the_command_line():
+    results = (
+        overstory.survey(ANSWERS, rng=1),
+        overstory.survey_numbers([*range(100), None], rng=1),
+        overstory.survey_sets([["a"], ["a", "b"], None] * 100, rng=1),
+        overstory.survey_table({"x": ["a", "b"] * 100, "y": ["c", "d"] * 100}, rng=1),
+    )
+    for result in results:
+        assert result.notes
+        assert not [note for note in result.notes if "--" in note or "your file" in note]
+    assert "1 of 101 rows hold no value and sent nothing: that they hold none was not protected" in results[1].notes
+
+
+def test_a_csv_has_the_names_of_the_frame():
+    result = overstory.survey(ANSWERS, rng=1)
+    header = result.table(form="csv").partition("\n")[0].split(",")
+    assert header[0] == "value"
+    assert {*header} <= {*result.to_pandas().columns}

@@ -6,7 +6,7 @@ from scipy import stats
 
 from overstory.protocol.errors import ParameterError
 from overstory.trial.covid import ATTRIBUTION, CONFIRMED
-from overstory.trial.service import choose_states, draw_population
+from overstory.trial.service import draw_population
 
 FALSE_ALARM = 1e-6
 
@@ -20,30 +20,20 @@ def test_the_bundled_figures_are_the_published_ones():
     assert "Johns Hopkins" in ATTRIBUTION
 
 
-def test_states_are_chosen_by_number_name_or_all():
-    assert choose_states("all")[0][0] == "California"
-    assert len(choose_states("all")[0]) == 58
-    assert choose_states("3")[0] == ("California", "Texas", "Florida")
-    assert choose_states("Ohio, Utah,Ohio")[0] == ("Ohio", "Utah")
+def test_the_states_are_those_with_the_most_cases():
+    assert draw_population(3, 10, np.random.default_rng(1)).labels == ("California", "Texas", "Florida")
 
 
 @pytest.mark.parametrize(
-    ("choice", "word"),
-    [("1", "2 to 58"), ("59", "2 to 58"), ("Ohio", "two"), ("Ohio,Narnia", "Narnia"), ("", "unknown")],
+    ("states", "reports", "words"), [(1, 5, "2 to 58"), (59, 5, "2 to 58"), (26, 0, "give at least 1$")]
 )
-def test_a_wrong_choice_says_what_would_be_right(choice, word):
-    with pytest.raises(ParameterError, match=word):
-        choose_states(choice)
-
-
-@pytest.mark.parametrize("reports", [0, -1])
-def test_nobody_cannot_be_drawn(reports):
-    with pytest.raises(ParameterError, match=r"give at least 1$"):
-        draw_population("26", reports, np.random.default_rng(1))
+def test_a_wrong_choice_says_what_would_be_right(states, reports, words):
+    with pytest.raises(ParameterError, match=words):
+        draw_population(states, reports, np.random.default_rng(1))
 
 
 def test_respondents_follow_the_figures():
-    people = draw_population("all", 200_000, np.random.default_rng(3))
+    people = draw_population(58, 200_000, np.random.default_rng(3))
     cases = np.array([CONFIRMED[state] for state in people.labels])
     held = cases > 0
     assert people.counts[~held].sum() == 0

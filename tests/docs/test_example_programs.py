@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import datetime as dt
 import importlib
 import importlib.util
 import os
@@ -16,11 +15,9 @@ import pytest
 
 from overstory.client import Client
 from overstory.client.consent.policy import CI_VARIABLES
-from overstory.files.rappor import RapporParameters
 from overstory.planning.kinds import plan_registry
 from overstory.privacy.registry.yearly import HIGH, yearly
 from overstory.protocol.metrics import parse_registry
-from overstory.trial.service import write_registry
 from support.console_blocks import shown_commands
 from support.registry_texts import KEYS_HEX
 
@@ -171,14 +168,6 @@ def test_the_registries_of_the_examples(path):
         assert unreasoned(text) <= HIGH
     else:
         assert path.parent.name == "deploy", "settings of a server, which name a registry"
-
-
-def test_the_registry_of_the_demonstration(tmp_path):
-    parameters = RapporParameters(128, 2, 16, 0.5, 0.75, 0.5)
-    path = tmp_path / "metrics.toml"
-    (tmp_path / "candidates.txt").write_text("Ohio\nUtah\n")
-    write_registry(path, tmp_path / "candidates.txt", parameters, dt.date(2026, 11, 21))
-    assert unreasoned(path.read_text()) < 1.08
 
 
 def test_a_registry_that_reveals_much_is_noticed():

@@ -1,10 +1,11 @@
-"""requirements/: the lock files satisfy pyproject.toml, and name nothing of the machine that wrote them."""
+"""Files that follow pyproject.toml: the locks satisfy it and name no machine; CITATION.cff is of its version."""
 
 import re
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -78,3 +79,10 @@ def test_a_library_whose_private_classes_are_used_has_a_cap():
     private = set(re.findall(r"^from (uvicorn)\.protocols", source, re.MULTILINE))
     capped = {one.name for one in direct(("server",), ()) if any(limit.operator == "<" for limit in one.specifier)}
     assert private == {"uvicorn"} <= capped
+
+
+def test_the_citation_is_of_this_version():
+    cited, project = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8")), PROJECT["project"]
+    assert {"cff-version", "message", "title", "authors"} <= set(cited)
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
+    assert cited["authors"] == project["authors"] == [{"name": "The Overstory authors"}]

@@ -61,11 +61,11 @@ def collect(place):
 
 @scene
 def collect_by_choices(place):
-    """Numbers in bins, devices with several rows, drawn people, candidates."""
+    """Numbers in bins, devices that report twice, drawn people, candidates."""
     return run_each(
         place,
         "collect survey.csv.gz --column kwh --bins 0 3 6 --epsilon 2 --seed 2 -o kwh --json",
-        "collect survey.csv --column state --device-column who --epsilon 1 --epsilon-permanent 3 "
+        "collect survey.csv --column state --reports-per-device 2 --epsilon 1 --epsilon-permanent 3 "
         "--oracle l-osue --seed 3 -o devices --json",
         "collect survey.csv --column state --candidates trees.txt --people 500 --epsilon 4 --seed 4 --spreadsheet -o -",
     )

@@ -20,6 +20,7 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.selection import normal_quantile, normal_reach
 from overstory.presentation.charts.drawing import percent_tick, plain_number, shortened
 from overstory.presentation.charts.series import Event, Line, small_multiple
+from overstory.presentation.formats import amount
 from overstory.protocol.metrics.period import DAY, WEEK
 from overstory.queries.comparison import less
 from overstory.queries.readings import EstimateOptions
@@ -98,7 +99,7 @@ def largest(estimate: Any) -> str:
     point = Point.of(estimate)
     if not len(point.names):
         return "nothing found"
-    place, show = int(np.argmax(point.numbers)), "{:.1%}".format if point.is_share else "{:.4g}".format
+    place, show = int(np.argmax(point.numbers)), "{:.1%}".format if point.is_share else amount
     if isinstance(estimate, Estimate):
         if not estimate.detected()[place]:
             return "nothing detected"

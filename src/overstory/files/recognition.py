@@ -70,11 +70,9 @@ def recognize(column: str, counts: Mapping[str, int], form: Form) -> Recognized:
             label = dict(zip(days, named, strict=True))
             labels = tuple(label[bare[text]] if text in bare else text for text in texts)
             return Recognized(labels, (_counted_by(column, by, next(iter(days.values())), named[0]),), are_dates=True)
-    spelling = _spellings(counts)
     if form.tidy:
-        return Recognized(tuple(spelling[text] for text in texts))
-    twins = [(text, spelling[text]) for text in texts if text != spelling[text] and spelling[text] in counts]
-    return Recognized(texts, (_alike(column, twins),) if twins else ())
+        return Recognized(tuple(map(_spellings(counts).__getitem__, texts)))
+    return Recognized(texts, look_alikes(column, counts, "--csv tidy counts them as one"))
 
 
 def read_as_numbers(column: str, decimal: str | None) -> tuple[str, ...]:
@@ -157,7 +155,11 @@ def _spellings(counts: Mapping[str, int]) -> dict[str, str]:
     return {text: best[key] for key, texts in groups.items() for text in texts}
 
 
-def _alike(column: str, twins: Sequence[tuple[str, str]]) -> str:
+def look_alikes(column: str, counts: Mapping[str, int], cure: str) -> tuple[str, ...]:
+    """Return the note that texts differ in blanks, case or the form of letters alone; nothing where none do."""
+    twins = [(text, spelling) for text, spelling in _spellings(counts).items() if text != spelling]
+    if not twins:
+        return ()
     shown = ", ".join(f"{text!r} and {other!r}" for text, other in sorted(twins)[:ALIKE])
     more = f" and {len(twins) - ALIKE:,} more" if len(twins) > ALIKE else ""
-    return f"{column}: {shown}{more} look alike and are counted apart; --csv tidy counts them as one"
+    return (f"{column}: {shown}{more} look alike and are counted apart; {cure}",)

@@ -101,9 +101,12 @@ class Plan(Shown):
         yield f"Devices that detect {percentage(share)}, nine times in ten", self._devices(self.people_needed)
 
     def _devices(self, needed: int | None) -> str:
-        """Return how many devices are enough: where there are too few, with the plan that is best for so many."""
-        enough = needed if self.nearest is None else self.nearest.num_reports
+        enough = self._enough(needed)
         return "no number" if enough is None else f"{enough:,}"
+
+    def _enough(self, needed: int | None) -> int | None:
+        """Return how many devices are enough: where there are too few, with the plan that is best for so many."""
+        return needed if self.nearest is None else self.nearest.num_reports
 
     def detection(self) -> Iterator[str]:
         """Say what is detected, and what would be needed."""
@@ -113,9 +116,8 @@ class Plan(Shown):
         else:
             yield f"{given} a share of {percentage(smallest)} is detected nine times in ten; rarer ones may be missed."
         if self.asked is not None:
-            needed = (
-                "no number of devices is enough" if self.people_needed is None else f"{self.people_needed:,} are needed"
-            )
+            enough = self._enough(self.people_needed)
+            needed = "no number of devices is enough" if enough is None else f"{enough:,} devices are needed"
             yield f"To detect a share of {percentage(self.asked)} nine times in ten {needed}."
         if self.nearest is not None:
             yield self.nearest.plain_words()
@@ -340,8 +342,8 @@ class RapporPlan(Plan):
         yield (
             f"If all reports arrive in one shuffled batch, without addresses or times, and nobody knows a person's "
             f"cohort, her report reveals epsilon {epsilon_text(self.shuffled.epsilon)} at delta "
-            f"{self.shuffled.delta:g} among {self.shuffled.reports:,} honest reports (overstory privacy --shuffled "
-            "says what that rests on)."
+            f"{self.shuffled.delta:g} among {self.shuffled.reports:,} honest reports (`overstory privacy` says "
+            "what that rests on)."
         )
         yield (
             f"From {self.num_reports:,} reports a string's count is known with a standard error of "
@@ -359,7 +361,7 @@ class RapporPlan(Plan):
         if at := self._at_share():
             yield (
                 f"A string held by {at['frequency']:.3%} ({at['count']:,.0f} reports, standard error "
-                f"{at['standard_error']:,.0f}) needs {at['reports_needed']:,} reports to be detected: "
+                f"{at['standard_error']:,.0f}) needs {self._devices(at['reports_needed'])} reports to be detected: "
                 f"{self.num_reports:,} are {'enough' if at['detectable'] else 'too few'}."
             )
         if self.nearest:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from overstory.presentation.formats import Format
+from overstory.presentation.formats import Format, marked
 
 if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
@@ -24,7 +24,7 @@ class Column:
 
     name: str  # the row's key; also what JSON calls it
     heading: str | None = None  # what stands above it; None: its name
-    text: Format = str  # how the values of `keys` read
+    text: Format = marked  # how the values of `keys` read
     keys: tuple[str, ...] = ()  # the row's entries that it shows, where they are not `name` alone: low and high
     csv: str = ""  # what a CSV file calls it, where that is not its name
     unit: str = ""

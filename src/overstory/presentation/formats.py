@@ -14,9 +14,31 @@ UNKNOWN: Final = "unknown"
 """How a number reads that is not known: the error of a value that the counts cannot tell from others."""
 
 
+def marked(value: Any) -> str:
+    """Return a value as text, in quotes where it has blanks that nobody sees.
+
+    >>> marked("north"), marked("north "), marked("new  york"), marked(3)
+    ('north', '"north "', '"new  york"', '3')
+    """
+    text = str(value)
+    return f'"{text}"' if text != text.strip() or "  " in text else text
+
+
 def thousands(number: float | None) -> str:
     """Return a count, rounded to a whole number."""
     return UNKNOWN if number is None else f"{number:,.0f}"
+
+
+def amount(number: float) -> str:
+    """Return a number with four digits that matter, a whole number with all, and no power of ten in common sizes.
+
+    >>> amount(54893.21), amount(0.0123456), amount(-2.5), amount(0)
+    ('54,893', '0.01235', '-2.5', '0')
+    """
+    if not number or not 1e-6 <= abs(number) < 1e15:
+        return f"{number:.4g}"
+    text = f"{number:,.{max(3 - math.floor(math.log10(abs(number))), 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def percent(share: float | None) -> str:
@@ -199,7 +221,9 @@ def share(probability: float) -> str:
 
 def parameter_words(parameters: Mapping[str, Any]) -> str:
     """Return parameters that are numbers or texts, of parts by their oracle; others follow from the domain."""
-    own = [f"{key} = {value}" for key, value in parameters.items() if isinstance(value, str | int | float)]
+    own = [
+        f"{key} = {value}" for key, value in parameters.items() if isinstance(value, str | int | float) and value != ""
+    ]
     listed = [part for value in parameters.values() if isinstance(value, list) for part in value]
     parts = [
         f"{part['oracle']}: {parameter_words({**part, 'oracle': None})}" for part in listed if isinstance(part, Mapping)

@@ -392,8 +392,8 @@ def by_number(epsilons: Mapping[int, float]) -> dict[str, float | None]:
 
 
 REPORT = (
-    "The device draws both rounds as declared, its cohort was drawn without looking at the value, and nothing else "
-    "about the report (its time, its sender), nor whether there is one, depends on the value."
+    "The device draws all noise as declared, and whatever a report shows openly, such as a cohort, without looking at "
+    "the value; nothing else about the report (its time, its sender), nor whether there is one, depends on the value."
 )
 MEMO = (
     "All reports are of one unchanged value, from one memoized permanent response; only the instantaneous round is "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 
 class OverstoryError(Exception):
@@ -59,11 +60,14 @@ class WireError(FormatError):
         super().__init__(problem)
 
 
+NEAR: Final = 0.7  # how alike names must be; below, `stop` would be taken for `store`
+
+
 def suggestion(word: object, names: Iterable[str]) -> str:
     """Return a question with the name that may have been meant, to stand after a semicolon; nothing if none is near."""
     import difflib  # only after a mistake: a program's start does without it
 
-    near = difflib.get_close_matches(word, list(names), n=1) if isinstance(word, str) else None
+    near = difflib.get_close_matches(word, list(names), n=1, cutoff=NEAR) if isinstance(word, str) else None
     return f"; did you mean {near[0]}?" if near else ""
 
 

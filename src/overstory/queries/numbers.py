@@ -13,6 +13,7 @@ from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.presentation.charts.drawing import F64
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.formats import amount
 from overstory.presentation.svg import Picture
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
@@ -117,7 +118,7 @@ def shown(row: Quantity, value: float | str | None) -> str:
     """Return a number of a row as a person reads it: shares in percent, others with four digits that count."""
     if value is None or isinstance(value, str):
         return value or "-"
-    return f"{value:.2%}" if row.kind == "share" else f"{value:.4g}"
+    return f"{value:.2%}" if row.kind == "share" else amount(value)
 
 
 def read_numbers(
@@ -214,7 +215,9 @@ class NumberDifferences:
 
 def _signed(row: NumberDifference, name: str) -> str:
     number, sign = getattr(row, name), "" if name in {"a", "b"} else "+"
-    return f"{number:{sign}.2%}" if row.kind == "share" else f"{number:{sign}.4g}"
+    if row.kind == "share":
+        return f"{number:{sign}.2%}"
+    return f"{sign if number > 0 else ''}{amount(number)}"
 
 
 def compare_numbers(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:

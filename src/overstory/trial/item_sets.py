@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Final, TextIO, cast
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,25 +14,22 @@ from numpy.typing import NDArray
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.kinds.item_sets import ItemEstimate
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.tables.output import label_text, not_detected, share_interval, write_csv
+from overstory.analysis.tables.output import label_text
 from overstory.files.columns import ANY_FORM
 from overstory.files.io import Advance
-from overstory.files.recognition import recognize
+from overstory.files.recognition import look_alikes, recognize
 from overstory.planning.kinds import other_mechanism, rank_item_mechanisms
-from overstory.presentation.document import Block, Column, Table
-from overstory.presentation.formats import detection, percent
-from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Kind, Mechanism
+from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.item_sets import Items
 from overstory.protocol.kinds.registry import FAMILIES
-from overstory.trial.population import READ_OFF, count_texts
-from overstory.trial.run import CHUNK, Trial, TrialBudget, count_here, seed_of, send, truth_picture
+from overstory.trial.population import OF_COLUMN, ONE_SPELLING, READ_OFF, absent_note, count_texts
+from overstory.trial.run import CHUNK, TrialBudget, count_here, seed_of, send
+from overstory.trial.values import CountTrial
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 MOST_ITEMS: Final = 10_000
-SHOWN: Final = 30  # items that the terminal shows
 SIZES_READ: Final = (
     "the padding length was chosen by the sizes of these very sets; a real collection must know them before"
 )
@@ -42,11 +39,12 @@ SIZES_READ: Final = (
 class SetPeople:
     """Who takes part, and which set each row holds: the truth that no collector would see."""
 
-    items: tuple[str, ...]  # what each is called
+    labels: tuple[str, ...]  # what each item is called
     sets: tuple[Items, ...]  # the distinct ones
     counts: I64  # how many rows hold each set, shape (len(sets),)
     missing: int = 0  # rows without a value; they send nothing
     notes: tuple[str, ...] = ()  # what a reader must know of how they were read
+    in_order: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -59,11 +57,11 @@ class SetPeople:
 
     @property
     def holders(self) -> I64:
-        return self.counted(len(self.items)).astype(np.int64)
+        return self.counted(len(self.labels)).astype(np.int64)
 
     def counted(self, most: int) -> F64:
         """Return how many rows hold each item, where each of s > `most` items counts as ``most / s`` of a row."""
-        holders = np.zeros(len(self.items))
+        holders = np.zeros(len(self.labels))
         for items, count in zip(self.sets, self.counts.tolist(), strict=True):
             holders[list(items)] += count * min(1.0, most / max(len(items), 1))
         return holders
@@ -81,7 +79,7 @@ def count_sets(path: str, column: str, separator: str, **how: Any) -> SetPeople:
     found = recognize(column, items, replace(how.get("form", ANY_FORM), words=True))
     name_of = dict(zip(items, found.labels, strict=True))
     people = arranged((([name_of[item] for item in names], count) for names, count in held), missing)
-    return replace(people, notes=found.notes)
+    return replace(people, notes=(READ_OFF, *found.notes))
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -102,7 +100,7 @@ def arranged(rows: Iterable[tuple[Iterable[str], int]], missing: int) -> SetPeop
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SetTrial(Trial):
+class SetTrial(CountTrial):
     """What a collection of sets learned, next to the truth.
 
     Attributes
@@ -120,7 +118,7 @@ class SetTrial(Trial):
     """
 
     of: ClassVar[str] = "set"
-    lead: ClassVar[str] = "Each row reported its set once; none of these numbers shows one row."
+    thing: ClassVar[str] = "item"
 
     people: SetPeople
     oracle: FrequencyOracle
@@ -134,70 +132,37 @@ class SetTrial(Trial):
         return self.people.counted(self.estimate.mean_size.most)
 
     @property
-    def inside(self) -> int:
-        """How many items' 95% intervals hold the true count."""
-        low, high = self.estimate.confidence_interval()
-        return int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
-
-    @property
     def true_size(self) -> float:
         """The mean size of the rows' sets, of larger ones as many items as count."""
         return float(self.truth.sum()) / len(self.people)
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a dictionary per item, the most frequent first, with its true share; see `truth`."""
-        true = dict(zip(self.people.items, (self.truth / len(self.people)).tolist(), strict=True))
-        for row in self.estimate.rows():
-            yield {**row, "true_share": true[row["value"]]}
-
-    def write_csv(self, text: TextIO) -> None:
-        """Write every item with its true count."""
-        write_csv(self.estimate, text, {"truth": self.truth.round().astype(int).tolist()})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        mechanism = self.oracle.mechanism
-        given = {key: value for key, value in mechanism.parameters.items() if value is not None}
+    def facts(self) -> dict[str, Any]:
         return {
             **self.estimate.summary(),
             "rows": len(self.people),
             "missing": self.people.missing,
-            "items": len(self.people.items),
-            "oracle": mechanism.name,
-            "parameters": given,
-            "epsilon_report": mechanism.epsilon_report,
+            "items": len(self.people.labels),
             "true_mean_size": self.true_size,
             "inside": self.inside,
-            "notes": list(self.notes),
             "estimates": list(self.rows()),
         }
 
     @property
-    def kind(self) -> Kind:
-        return self.oracle.mechanism
-
-    @property
     def who(self) -> str:
-        return f"{len(self.people):,} rows, one report of its set each; {len(self.people.items):,} items"
+        return f"{len(self.people):,} rows, one report of its set each; {len(self.people.labels):,} items"
 
     def _headline(self) -> str:
-        rows, items = len(self.people), len(self.people.items)
+        rows, items = len(self.people), len(self.people.labels)
         detected = int(np.count_nonzero(self.estimate.detected()))
         return f"{rows:,} rows, {items:,} items, {detected:,} detected, {self.oracle.name}"
 
     @property
-    def title(self) -> str:
-        """Of the page."""
-        detected, items = int(np.count_nonzero(self.estimate.detected())), len(self.people.items)
-        return f"{detected:,} of {items:,} items learned from {len(self.people):,} rows"
-
-    @cached_property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before trusting the numbers."""
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
-        yield from (READ_OFF, *self.people.notes)
+        yield from self.people.notes
         if self.is_fitted:
             yield SIZES_READ
         most, reports = self.estimate.mean_size.most, len(self.people)
@@ -209,7 +174,7 @@ class SetTrial(Trial):
                 f"higher, and a row has {self.true_size + lost.sum():.2f} items"
             )
         if self.people.missing:
-            yield f"{self.people.missing:,} rows have no value and sent nothing"
+            yield absent_note(self.people.missing, self.people.missing + reports)
         yield from self.estimate.notes
 
     def sentences(self) -> list[str]:
@@ -219,27 +184,9 @@ class SetTrial(Trial):
         mean = f"{size.mean:.2f} on average, 95% interval {low:.2f} to {high:.2f}; truth {self.true_size:.2f}"
         return [
             f"Items of a row: {mean} (of a larger set {size.most} count)",
-            f"Intervals: {self.inside:,} of the {len(self.people.items):,} items' 95% intervals hold the truth",
+            f"Intervals: {self.inside:,} of the {len(self.people.labels):,} items' 95% intervals hold the truth",
             *([f"Instead: {self.instead}"] if self.instead else []),
         ]
-
-    def tables(self, *, everything: bool) -> Iterator[Block]:
-        """Yield the items, the most frequent first."""
-        rows = list(self.rows())
-        shown = rows if everything else rows[:SHOWN]
-        columns = (
-            Column("value", "item", is_left=True),
-            Column("frequency", "share", percent),
-            share_interval(),
-            Column("true_share", "truth", percent),
-            Column("detected", "", detection, ("detected", "low"), is_left=True),
-        )
-        left = len(rows) - len(shown)
-        yield Table(f"{left:,} rarer items are in the file" if left else "", columns, shown, not_detected(shown))
-
-    def plot(self) -> Picture:
-        """Return a picture of the most frequent items, with 95% intervals and the truth."""
-        return truth_picture("items", list(self.rows()), "true_share")
 
 
 def collect_sets(
@@ -258,7 +205,7 @@ def collect_sets(
     if oracle != "auto" and oracle not in builders:
         raise ParameterError(f"there is no mechanism {oracle!r} for sets: choose auto, {', '.join(builders)}")
     counted = max(len(people.sizes) - 1, 1) if most is None else most
-    size, instead = len(people.items), ""
+    size, instead = len(people.labels), ""
     if oracle == "auto":
         ranking = rank_item_mechanisms(size, counted, budget.epsilon, len(people), people.sizes.tolist())
         if most is not None:  # as many count, and no fewer
@@ -268,7 +215,7 @@ def collect_sets(
         mechanism = cast("Mechanism", builders[oracle](domain_size=size, most=counted, epsilon=budget.epsilon))
     pair, rng = FrequencyOracle(mechanism), np.random.default_rng([seed, 1])
     counts = count_here(mechanism, send(mechanism, people.sets, people.counts, rng, CHUNK, advance))
-    learned = cast("ItemEstimate", pair.estimate(counts, people.items))
+    learned = cast("ItemEstimate", pair.estimate(counts, people.labels))
     return SetTrial(people, pair, learned, instead, oracle == "auto" and most is None)
 
 
@@ -322,7 +269,10 @@ def survey_sets(
             missing += 1
         else:
             rows[frozenset(_split(value, separator) if isinstance(value, str) else _names(value))] += 1
-    return collect_sets(arranged(rows.items(), missing), TrialBudget(epsilon), oracle, seed_of(rng), most=most)
+    people = arranged(rows.items(), missing)
+    spelt = look_alikes("the column", dict(zip(people.labels, people.holders.tolist(), strict=True)), ONE_SPELLING)
+    people = replace(people, notes=(OF_COLUMN.format(""), *spelt))
+    return collect_sets(people, TrialBudget(epsilon), oracle, seed_of(rng), most=most)
 
 
 def _values(column: Any) -> Sequence[Any]:

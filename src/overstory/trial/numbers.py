@@ -20,6 +20,7 @@ from overstory.files.recognition import number_form
 from overstory.planning.kinds import best_for_numbers
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Table
+from overstory.presentation.formats import amount, percent
 from overstory.presentation.svg import Picture
 from overstory.protocol.domains.numbers import Bins, Interval
 from overstory.protocol.errors import ParameterError
@@ -27,7 +28,7 @@ from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
 from overstory.protocol.numeric.mechanisms import MeanRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.trial.population import TAILS, empty, round_bins, symbols
+from overstory.trial.population import TAILS, absent_note, empty, round_bins, symbols
 from overstory.trial.run import CHUNK, Trial, count_here
 
 F64 = NDArray[np.float64]
@@ -36,8 +37,8 @@ Learned = Literal["mean", "distribution", "ranges"]
 LEARNED: Final[tuple[Learned, ...]] = get_args(Learned)
 RANGE_BINS: Final = 64  # bins that ranges are asked for in
 CHOSEN: Final = (
-    f"the range was chosen by your own numbers ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real collection must fix "
-    "it beforehand: --range"
+    f"the range was chosen by the numbers themselves ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real collection "
+    "must fix it beforehand: "
 )
 
 
@@ -49,15 +50,16 @@ class Numbers:
     missing: int = 0  # rows without a number; they send nothing
     name: str = "the column"
     notes: tuple[str, ...] = ()  # what a reader must know of how they were read
+    given_by: str = "--range"  # how the range is given
 
     def __len__(self) -> int:
         return self.values.size
 
     @classmethod
-    def of(cls, every: F64, name: str = "the column", notes: tuple[str, ...] = ()) -> Numbers:
+    def of(cls, every: F64, **about: Any) -> Numbers:
         """Return the finite ones of a column."""
         finite = every[np.isfinite(every)]
-        return cls(finite, every.size - finite.size, name, notes)
+        return cls(finite, every.size - finite.size, **about)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -84,7 +86,6 @@ class NumberTrial(Trial):
         map(Column, ("kind", "of", "truth", "value", "standard_error", "low", "high"))
     )
     of: ClassVar[str] = "number"
-    lead: ClassVar[str] = "Each row reported its number once; none of these numbers shows one row."
 
     name: str
     mechanism: Kind
@@ -106,11 +107,6 @@ class NumberTrial(Trial):
         return f"{self.estimate.num_reports:,} reports, {learned}, {self.mechanism.name}, {self.sentences()[0]}"
 
     @property
-    def title(self) -> str:
-        """Of the page."""
-        return f"{self.name[:1].upper()}{self.name[1:]}, learned from {self.estimate.num_reports:,} rows"
-
-    @property
     def held(self) -> int:
         """How many intervals hold the truth."""
         return sum(holds(row, true) for row, true in zip(self.estimate.quantities, self.truth, strict=True))
@@ -120,38 +116,30 @@ class NumberTrial(Trial):
         for row, true in zip(self.estimate.quantities, self.truth, strict=True):
             yield {**row.to_json(), "truth": true, "holds": holds(row, true)}
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
+    def facts(self) -> dict[str, Any]:
         return {
             "column": self.name,
-            "oracle": self.mechanism.name,
             "estimate": self.estimate.reading,
-            "parameters": dict(self.mechanism.parameters),
-            "epsilon_report": self.mechanism.epsilon_report,
             "reports": self.estimate.num_reports,
             "missing": self.missing,
             "intervals_that_hold_the_truth": self.held,
             "estimates": list(self.rows()),
-            "notes": list(self.notes),
         }
 
     def tables(self, *, everything: bool) -> Iterator[Block]:  # noqa: ARG002 - a few rows
         """Yield the estimates."""
         rows = []
         for row in self.rows():
-            form = ".2%" if row["kind"] == "share" else ".4g"
+            form = percent if row["kind"] == "share" else amount
             numbers = {name: row[name] for name in ("truth", "value", "low", "high")}
-            shown = {name: one if isinstance(one, str) else format(one, form) for name, one in numbers.items()}
+            shown = {name: one if isinstance(one, str) else form(one) for name, one in numbers.items()}
             what = f"{row['kind']} {row['of']}".strip()
             rows.append({"what": what, **shown, "holds": "" if row["holds"] else "missed"})
         yield Table("", SHOWN, rows)
 
     def sentences(self) -> list[str]:
         """Return how near it came to the truth."""
-        return [
-            f"{self.held} of {len(self.truth)} intervals of 95% hold the truth",
-            *([f"{self.missing:,} rows without a number send nothing"] if self.missing else []),
-        ]
+        return [f"{self.held} of {len(self.truth)} intervals of 95% hold the truth"]
 
     def plot(self) -> Picture:
         """Return a picture of the shares of ranges, or of the mean, with 95% intervals and the truth."""
@@ -190,7 +178,7 @@ def read_column_of_numbers(path: str, column: str, **how: Any) -> Numbers:
     """Return a file's numbers; see `blocks` for how it is read."""
     how["form"], notes = number_form(path, column, how.get("form", ANY_FORM))
     read = [values for (values,) in blocks(path, [column], numbers=True, **how)]
-    numbers = Numbers.of(np.concatenate(read) if read else np.empty(0), column, notes)
+    numbers = Numbers.of(np.concatenate(read) if read else np.empty(0), name=column, notes=notes)
     if not len(numbers):
         raise empty(path, column, numbers.missing)
     return numbers
@@ -200,21 +188,15 @@ def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interva
     """Return the mechanism of that name, or the best for what is to be learned."""
     if learned not in LEARNED:
         raise ParameterError(f"{learned!r} is not learned of numbers: choose one of {', '.join(LEARNED)}")
-    if learned == "ranges":
-        _check_oracle(oracle, ("ranges",), learned)
-        return RangeRandomizer(RANGE_BINS, epsilon)
-    if learned == "distribution":
-        _check_oracle(oracle, ("square-wave",), learned)
-        return any_mechanism("square-wave", epsilon=epsilon, **domain.completes(""))
-    if oracle == "auto":
-        return cast("MeanRandomizer", best_for_numbers(epsilon, domain, MeanRandomizer.resolution))
-    _check_oracle(oracle, tuple(name for name in FAMILIES["numbers"].builders if name != "square-wave"), learned)
-    return any_mechanism(oracle, epsilon=epsilon, **domain.completes(""))
-
-
-def _check_oracle(oracle: str, names: Sequence[str], learned: str) -> None:
+    means = tuple(name for name in FAMILIES["numbers"].builders if name != "square-wave")
+    names = {"ranges": ("ranges",), "distribution": ("square-wave",)}.get(learned, means)
     if oracle not in {"auto", *names}:
         raise ParameterError(f"{oracle} gives no {learned} of numbers: choose auto or one of {', '.join(names)}")
+    if learned == "ranges":
+        return RangeRandomizer(RANGE_BINS, epsilon)
+    if learned == "mean" and oracle == "auto":
+        return cast("MeanRandomizer", best_for_numbers(epsilon, domain, MeanRandomizer.resolution))
+    return any_mechanism(names[0] if oracle == "auto" else oracle, epsilon=epsilon, **domain.completes(""))
 
 
 def collect_numbers(
@@ -230,9 +212,14 @@ def collect_numbers(
 ) -> NumberTrial:
     """Let each number be reported once, and learn from the reports alone."""
     numbers = held.values
-    low, high = np.quantile(numbers, TAILS).tolist()
-    around = round_bins(low, high, RANGE_BINS)
-    domain = Interval(around.minimum if minimum is None else minimum, around.maximum if maximum is None else maximum)
+    if minimum is None or maximum is None:
+        low, high = np.quantile(numbers, TAILS).tolist()
+        around = round_bins(low, high, RANGE_BINS)
+        low, high = (around.minimum if minimum is None else minimum, around.maximum if maximum is None else maximum)
+        chosen = [CHOSEN + held.given_by]
+    else:
+        low, high, chosen = minimum, maximum, []
+    domain = Interval(low, high)
     built, drawn = mechanism_for(learned, oracle, epsilon, domain), generator(rng)
     shown: Any = Bins(domain.minimum, domain.maximum, RANGE_BINS) if learned == "ranges" else domain
     draw: Callable[..., ReportBatch] = _draw_ranges if learned == "ranges" else _draw_numbers
@@ -245,7 +232,9 @@ def collect_numbers(
 
     counts = count_here(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
-    notes = [*held.notes, *([CHOSEN] if minimum is None or maximum is None else [])]
+    notes = [*held.notes, *chosen]
+    if held.missing:
+        notes.append(absent_note(held.missing, held.missing + len(held)))
     if outside:
         notes.append(f"{outside:,} numbers lie outside the range and count as the nearest end")
     estimate = estimate_numbers(built, shown, counts)
@@ -318,7 +307,7 @@ def survey_numbers(
     >>> trial.mechanism.name, trial.held, round(trial.truth[0])
     ('hybrid', 1, 40)
     """
-    held = Numbers.of(read_numbers(column))
+    held = Numbers.of(read_numbers(column), given_by="minimum=, maximum=")
     if not len(held):
         raise ParameterError("the column holds no numbers")
     return collect_numbers(held, learn, epsilon=epsilon, oracle=oracle, minimum=minimum, maximum=maximum, rng=rng)

@@ -1,7 +1,6 @@
 """Who takes part in a trial, and what they hold: read from a column in one pass, in a stream.
 
-Where each row is a device of its own, a histogram is all that a trial needs. Where several rows belong to one device,
-`Devices` has them by device, because a device's reports share its permanent responses.
+Each row is a device of its own, so a histogram is all that a trial of values needs.
 """
 
 from __future__ import annotations
@@ -29,8 +28,11 @@ READ_OFF: Final = (
     "the list of values was read off your file; a real collection must know it beforehand, or discover it "
     "(`overstory discover`)"
 )
+OF_COLUMN: Final = (
+    "the list of values was read off the column; a real collection must know it beforehand{}, or discover it"
+)
+ONE_SPELLING: Final = "str.strip() and str.casefold() make them one"
 
-I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
@@ -50,7 +52,7 @@ class Population:
     labels: tuple[str, ...]  # the values there can be: the domain
     counts: I64  # how many rows hold each, shape (d,)
     missing: int = 0  # rows without a value; they send nothing
-    devices: Devices | None = None  # whose rows they are, where several rows belong to one device
+    is_drawn: bool = False  # whether people were drawn from the rows; else each row is one
     edges: tuple[float, ...] = ()  # the bins' edges, where the labels are bins of numbers
     notes: tuple[str, ...] = ()  # what a reader must know of how they were read
     decimal: str | None = None  # the mark before the fraction of a column of numbers, where it is not as usual
@@ -58,10 +60,6 @@ class Population:
 
     def __len__(self) -> int:
         return int(self.counts.sum())
-
-    @property
-    def num_devices(self) -> int:
-        return len(self) if self.devices is None else len(self.devices)
 
     @property
     def shares(self) -> NDArray[np.float64]:
@@ -112,6 +110,11 @@ def count_texts(path: str, column: str, **how: Any) -> tuple[Counter[str], int]:
     return counts, missing
 
 
+def absent_note(missing: int, rows: int, what: str = "no value") -> str:
+    """Return what a reader must know of rows that sent nothing."""
+    return f"{missing:,} of {rows:,} rows hold {what} and sent nothing: that they hold none was not protected"
+
+
 def too_many(path: str, column: str, seen: Sequence[str], decimal: str | None = None) -> TooManyValuesError:
     """Return the error that says what to do about a column of too many values."""
     return TooManyValuesError(
@@ -128,102 +131,6 @@ def empty(path: str, column: str, missing: int) -> ParameterError:
     """Return the error for a column without values."""
     what = f"{missing:,} rows, all without a value" if missing else "no rows"
     return ParameterError(f"{path}: the column {column!r} holds nothing to collect: {what}")
-
-
-MOST_DEVICES: Final = 5_000_000
-MOST_REPORTS: Final = 10_000
-
-
-@dataclass(frozen=True, eq=False)
-class Devices:
-    """The rows of devices that report several times."""
-
-    # Every row's value as an index into the labels: all first reports, then all second ones, and so on; each in the
-    # same order of the devices, those with the most rows first.
-    symbols: I32
-    reporting: NDArray[np.int64]  # how many devices send a first report, a second, ...: not rising
-
-    def __len__(self) -> int:
-        return int(self.reporting[0])
-
-    @property
-    def reports_per_device(self) -> float:
-        """Mean over the reports of how many their device sends: the sum of squares over the sum."""
-        # A device with r reports adds 2j - 1 for each j = 1 .. r, and 1 + 3 + ... + (2r - 1) = r^2.
-        odd = 2 * np.arange(1, len(self.reporting) + 1) - 1
-        return float((odd * self.reporting).sum() / self.reporting.sum())
-
-    def rounds(self) -> Iterator[I32]:
-        """Yield what the devices that send a j-th report hold in it, j = 1, 2, ...: each a prefix of the devices."""
-        start = 0
-        for count in self.reporting.tolist():
-            yield self.symbols[start : start + count]
-            start += count
-
-
-def arranged(devices: NDArray[np.integer], symbols: NDArray[np.integer]) -> Devices:
-    """Return the rows in the order of `Devices`, from each row's device, 0 .. D - 1, none missing, and its value."""
-    rows_each = np.bincount(devices)
-    place = np.empty(len(rows_each), np.int64)
-    place[np.argsort(-rows_each, kind="stable")] = np.arange(len(rows_each))
-    together = np.argsort(devices, kind="stable")
-    first = np.cumsum(rows_each) - rows_each
-    turn = np.empty(len(devices), np.int64)
-    turn[together] = np.arange(len(devices)) - np.repeat(first, rows_each)
-    order = np.lexsort((place[devices], turn))
-    return Devices(symbols[order].astype(np.int32), np.bincount(turn))
-
-
-def count_devices(path: str, column: str, device_column: str, **how: Any) -> Population:
-    """Read the rows of every device; see `count_values`. Memory is 8 bytes a row, and a dictionary of the devices."""
-    values: dict[str, int] = {}
-    owners: dict[str, int] = {}
-    held, device_of, missing = [], [], 0
-    for symbols, devices in blocks(path, [column, device_column], **how):
-        numbers = symbols.numbered(values)
-        there = numbers >= 0
-        missing += symbols.missing
-        named: dict[str, int] = {}
-        rows = devices.numbered(named)[there]
-        if nameless := np.count_nonzero(rows < 0):
-            raise ParameterError(f"{path}: {nameless:,} rows have a value, but no device in {device_column!r}")
-        held.append(numbers[there])
-        device_of.append(_numbered(rows, list(named), owners))
-        if len(values) > MOST_VALUES:
-            raise too_many(path, column, tuple(values))
-        if len(owners) > MOST_DEVICES:
-            raise ParameterError(
-                f"{path}: more than {MOST_DEVICES:,} devices in {device_column!r}: give a part of them"
-            )
-    if not owners:
-        raise empty(path, column, missing)
-    symbols = np.concatenate(held)
-    rows = dict(zip(values, np.bincount(symbols, minlength=len(values)).tolist(), strict=True))
-    (found,) = recognize_all({column: rows}, how.get("form", ANY_FORM))
-    return _people(symbols, np.concatenate(device_of), found, missing, path)
-
-
-def _numbered(rows: I32, names: list[str], owners: dict[str, int]) -> I32:
-    """Return the rows' devices by their numbers in `owners`, to which those that have a row are added as they come."""
-    there, first = np.unique(rows, return_index=True)
-    numbers = np.full(len(names), -1, np.int32)
-    for device in there[np.argsort(first)].tolist():
-        numbers[device] = owners.setdefault(names[device], len(owners))
-    return numbers[rows]
-
-
-def _people(held: I32, device_of: I32, found: Recognized, missing: int, path: str) -> Population:
-    most = int(np.bincount(device_of).max())
-    if most > MOST_REPORTS:
-        raise ParameterError(f"{path}: one device has {most:,} rows, of which {MOST_REPORTS:,} are simulated at most")
-    labels = tuple(sorted(set(found.labels)))
-    rank = {label: place for place, label in enumerate(labels)}
-    symbols = np.array([rank[label] for label in found.labels], np.int32)[held]
-    if len(labels) == 1:
-        labels = (*labels, ANOTHER)
-    counts = np.bincount(symbols, minlength=len(labels)).astype(np.int64)
-    notes = READ_OFF, *found.notes
-    return Population(labels, counts, missing, arranged(device_of, symbols), notes=notes, in_order=found.are_dates)
 
 
 SAMPLE: Final = 100_000  # numbers that bins are chosen by
@@ -249,7 +156,7 @@ def count_bins(path: str, column: str, bins: Bins, *, chosen: bool = False, **ho
         )
     if outside:
         notes.append(f"{outside:,} numbers lie outside the bins and count in the nearest")
-    return Population(bins.labels, counts, missing, edges=bins.edges, notes=tuple(notes))
+    return Population(bins.labels, counts, missing, edges=bins.edges, in_order=True, notes=tuple(notes))
 
 
 def _finite(path: str, column: str, how: Mapping[str, Any]) -> Iterator[tuple[F64, int]]:
@@ -290,8 +197,8 @@ def round_bins(low: float, high: float, count: int) -> Bins:
     least = (high - low) / count
     if not LEAST_WIDTH < least < math.inf:
         raise ParameterError(
-            f"numbers from {low:g} to {high:g} lie too far apart, or too close together, to choose bins: give --bins "
-            "MIN MAX COUNT"
+            f"numbers from {low:g} to {high:g} lie too far apart, or too close together, to choose bins: fix them "
+            "(--bins MIN MAX COUNT; in Python minimum= and maximum=)"
         )
     power = math.floor(math.log10(least))
     step = next(factor for factor in (1, 2, 5, 10) if factor * 10.0**power >= least * (1 - 1e-9))
@@ -313,15 +220,12 @@ class Column:
     name: str
     bins: tuple[float, float, int] | None = None  # minimum, maximum, count, for a column of numbers
     candidates: str | None = None  # a file of the values to look for, one a line
-    device: str | None = None  # the column that says whose row it is
     people: int | None = None  # devices, drawn from the rows with replacement; unless given, each row is one
     form: Form = ANY_FORM  # how a CSV file is written, as far as the user says
 
     def __post_init__(self) -> None:
-        if sum(option is not None for option in (self.bins, self.candidates, self.device)) > 1:
-            raise ParameterError("give one of --bins, --candidates and --device-column")
-        if self.people is not None and self.device is not None:
-            raise ParameterError("--people draws rows one by one: give it or --device-column, not both")
+        if self.bins is not None and self.candidates is not None:
+            raise ParameterError("give one of --bins and --candidates")
         if self.people is not None and not 1 <= self.people <= MOST_PEOPLE:
             raise ParameterError(f"--people {self.people}: give a whole number from 1 to {MOST_PEOPLE:,}")
 
@@ -334,14 +238,12 @@ def read_population(column: Column, seed: int = 0, advance: Advance | None = Non
         return population
     drawn = rng.multinomial(column.people, population.shares)
     note = f"{column.people:,} people were drawn from your {len(population):,} rows, with replacement"
-    return replace(population, counts=drawn, notes=(*population.notes, note))
+    return replace(population, counts=drawn, is_drawn=True, notes=(*population.notes, note))
 
 
 def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) -> Population:
     path, name = column.path, column.name
     how: dict[str, Any] = {"form": column.form, "advance": advance}
-    if column.device is not None:
-        return count_devices(path, name, column.device, **how)
     if column.bins is not None:
         how["form"], notes = number_form(path, name, column.form)
         return _noted(count_bins(path, name, Bins(*column.bins), **how), notes)

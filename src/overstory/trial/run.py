@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, reduce
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 from operator import add
 from pathlib import Path
 from typing import Any, ClassVar, Final, TextIO
@@ -15,14 +15,9 @@ from typing import Any, ClassVar, Final, TextIO
 import numpy as np
 
 from overstory.analysis.comparison import Choice, rank, recommend
-from overstory.analysis.estimate import Estimate, converted
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, count_reports, generator
-from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.postprocess import Processed, postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.tables.output import estimate_picture
 from overstory.files.io import writing_text
-from overstory.planning.detection import count_error
 from overstory.planning.needs import plan_from_needs
 from overstory.presentation.document import (
     Block,
@@ -39,14 +34,12 @@ from overstory.presentation.formats import epsilon_text, factor, guess_text, par
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
 from overstory.presentation.shown import Shown
-from overstory.presentation.svg import Picture
 from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.statements import statement
 from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
 from overstory.protocol.kinds.registry import REGISTRY, build_from
-from overstory.trial.population import Devices, Population
 
 CHUNK: Final = 1 << 17  # devices at a time
 
@@ -63,13 +56,12 @@ class Trial(Shown):
     """What a simulated collection learned, next to the truth that no collector would see."""
 
     columns: ClassVar[Sequence[Column]] = ()  # of a file of `rows`
-    lead: ClassVar[str]  # what the page begins with
     of: ClassVar[str] = "value"  # what one report is of
 
     @property
-    @abstractmethod
-    def title(self) -> str:
-        """Of the page."""
+    def lead(self) -> str:
+        """What the page begins with."""
+        return f"Each row reported its {self.of} once; none of these numbers shows one row."
 
     @property
     @abstractmethod
@@ -77,12 +69,18 @@ class Trial(Shown):
         """What each row randomized with."""
 
     @abstractmethod
-    def rows(self) -> Iterable[Mapping[str, Any]]:
-        """Return a dictionary per estimate, with the truth."""
+    def facts(self) -> dict[str, Any]:
+        """Return what was learned, as JSON values."""
 
-    @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Return everything as JSON values."""
+        stated = {key: self.stated[key] for key in ("parameters", "epsilon_report")}
+        return {"oracle": self.kind.name, **stated, **self.facts(), "notes": list(self.notes)}
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What `overstory privacy` states of the mechanism, as JSON values."""
+        return statement(self.kind).to_json()
 
     @property
     @abstractmethod
@@ -115,7 +113,7 @@ class Trial(Shown):
         one = f"epsilon {epsilon_text(epsilon)}: odds move by a factor of at most {factor(epsilon)}"
         guess = guess_text(epsilon, "one report", f"{self.of}s it is of")
         yield Paragraph(f"{guess[:1].upper()}{guess[1:]}.")
-        how = f"{self.kind.name}: {parameter_words(statement(self.kind).to_json()['parameters'])}"
+        how = f"{self.kind.name}: {parameter_words(self.stated['parameters'])}"
         yield KeyValues((("who", self.who), ("how", how), ("one report", one), self.more_reports))
 
     @abstractmethod
@@ -131,26 +129,33 @@ class Trial(Shown):
         yield from self.tables(everything=False)
         yield Lines(*self.sentences())
         yield from self.cost()
-        yield from [Lines(*self.note_lines())] if self.notes else []
+        yield from [self.noted()] if self.notes else []
+        yield from self.prospects()
 
-    def note_lines(self) -> Iterator[str]:
-        """Yield the notes as a terminal and a page write them."""
-        return (f"note: {note}" for note in self.notes)
+    def prospects(self) -> Iterator[Block]:
+        """Yield what other collections would learn, where that is known."""
+        yield from ()
+
+    def noted(self, *sentences: str) -> Lines:
+        """Return sentences, and the notes as a terminal and a page write them."""
+        return Lines(*sentences, *(f"note: {note}" for note in self.notes))
 
     def _screen(self) -> Iterator[Block]:
         return self.blocks()
 
     def page_blocks(self, command: str = "") -> Iterator[Block]:
         """Yield what the page shows, and the command that made it."""
-        yield Heading(1, self.title)
+        yield Heading(1, self._headline())
         yield Paragraph(self.lead, is_lead=True)
         yield Figure(self.plot())
         yield Heading(2, "What was learned")
         yield from self.tables(everything=True)
         yield Heading(2, "What was true, and what it cost")
-        yield Lines(*self.sentences(), *self.note_lines())
+        yield self.noted(*self.sentences())
         yield from self.cost()
-        yield Folded("All that can be said of privacy", (Paragraph(self.privacy),))
+        if self.privacy != self.more_reports[1]:
+            yield Folded("All that can be said of privacy", (Paragraph(self.privacy),))
+        yield from self.prospects()
         if command:
             yield Heading(2, "How to get this page again")
             yield Preformatted(command)
@@ -162,21 +167,11 @@ class Trial(Shown):
     def write_page(self, path: Path, command: str) -> Path:
         """Write the page, and return its path."""
         with writing_text(path) as text:
-            text.write(as_page(self.page_blocks(command), title=f"Overstory: {self.title}"))
+            text.write(as_page(self.page_blocks(command), title=f"Overstory: {self._headline()}"))
         return path
 
 
-MOST_BARS: Final = 40
-
-
-def truth_picture(name: str, rows: Sequence[Mapping[str, Any]], true: str, *, most: int = MOST_BARS) -> Picture:
-    """Draw estimates of shares with their 95% intervals, and the truth, which `true` names, next to each."""
-    shown = rows[:most]
-    left = len(rows) - len(shown)
-    more = f" The {most} most frequent; {left:,} more are in the table." if left else ""
-    caption = f"What was true (upright strokes), and what was learned, with 95% intervals of these reports.{more}"
-    truth = np.array([row[true] for row in shown])
-    return estimate_picture(name, caption, shown, truth=truth, of="share of the rows with a value")
+_rank: Final = lru_cache(maxsize=64)(rank)  # once for all columns and questions of one size: it takes a quarter second
 
 
 @dataclass(frozen=True)
@@ -193,7 +188,7 @@ class TrialBudget:
 
     def ranking(self, domain_size: int, num_reports: int) -> tuple[Choice, ...]:
         """Return the oracles that keep the budget, the most accurate first."""
-        return _ranking(domain_size, self.epsilon, num_reports, self.epsilon_permanent)
+        return _rank(domain_size, self.epsilon, num_reports, epsilon_permanent=self.epsilon_permanent)
 
     def mechanism(self, name: str, domain_size: int, num_reports: int) -> Mechanism:
         """Return the oracle of that name at this budget; ``auto`` is the one that is recommended."""
@@ -217,58 +212,6 @@ class TrialBudget:
         return f"{name} does not fit this budget or these values ({asks}); there are: {choices}"
 
 
-@lru_cache(maxsize=64)
-def _ranking(domain_size: int, epsilon: float, num_reports: int, ever: float | None) -> tuple[Choice, ...]:
-    """Rank the oracles once for all columns and questions of one size: it takes a quarter of a second."""
-    return rank(domain_size, epsilon, num_reports, epsilon_permanent=ever)
-
-
-@dataclass(frozen=True, eq=False)
-class TrialResult:
-    """What was collected over any transport, and what its counts show; the estimate is unbiased."""
-
-    population: Population  # who took part: the truth
-    oracle: FrequencyOracle  # what they randomized with
-    estimate: Estimate  # in rows: its counts compare with `population.counts`
-    seed: int  # what all randomness followed from
-    budget: TrialBudget  # what people were to reveal at most
-
-    @property
-    def mechanism(self) -> Mechanism:
-        return self.oracle.mechanism
-
-    @property
-    def reports_per_device(self) -> float:
-        """Of a device; where they are uneven, the mean over the reports."""
-        devices = self.population.devices
-        return float(self.budget.reports) if devices is None else devices.reports_per_device
-
-    @cached_property
-    def shown(self) -> Processed:
-        """The estimate as table, picture and files show it: counts and intervals that are possible."""
-        return postprocess(self.estimate, "clip")
-
-    @property
-    def inside(self) -> int:
-        """How many of the 95% intervals, as they are shown, hold the truth."""
-        low, high = self.shown.interval(0.95)
-        return int(np.count_nonzero((low <= self.population.counts) & (self.population.counts <= high)))
-
-    @property
-    def rmse(self) -> float:
-        """Root mean square error of the unbiased shares."""
-        return float(np.sqrt(np.mean((self.estimate.raw_frequencies - self.population.shares) ** 2)))
-
-    @property
-    def limit(self) -> float | None:
-        """The root mean square error that the best unbiased decoder of filters can expect; None for other reports."""
-        mechanism, shares, num_reports = self.mechanism, self.population.shares.tolist(), len(self.population)
-        if not mechanism.encoding.decoded or self.reports_per_device != 1:
-            return None
-        errors = [count_error(mechanism, num_reports, share, len(shares)) / num_reports for share in shares]
-        return float(np.sqrt(np.mean(np.square(errors))))
-
-
 Transport = Callable[[Kind, Iterable[ReportBatch]], SupportCounts]
 """How reports travel from the devices to whoever counts them: it takes every batch, and returns the counts of all."""
 
@@ -276,32 +219,6 @@ Transport = Callable[[Kind, Iterable[ReportBatch]], SupportCounts]
 def count_here(mechanism: Kind, batches: Iterable[ReportBatch]) -> SupportCounts:
     """Count reports that never leave this process."""
     return reduce(add, (count_reports(mechanism, batch) for batch in batches))
-
-
-def collect(
-    population: Population,
-    budget: TrialBudget,
-    oracle: str | Mechanism,  # or its name at this budget; ``auto`` is the best
-    seed: int,
-    advance: Advance = lambda _: None,
-    transport: Transport = count_here,
-    size: int = CHUNK,  # devices that report at a time
-) -> TrialResult:
-    """Let every device report, count what they send, and decode it."""
-    if population.devices is not None and budget.reports != 1:
-        raise ParameterError("with --device-column the rows say how many reports a device sends")
-    if isinstance(oracle, str):
-        oracle = budget.mechanism(oracle, len(population.labels), len(population))
-    pair = FrequencyOracle(oracle)
-    values: Sequence[Any] = population.labels if oracle.encoding.decoded else range(oracle.domain_size or 0)
-    rng = np.random.default_rng([seed, 1])
-    sent = (
-        send(oracle, values, population.counts, rng, size, advance, budget.reports)
-        if population.devices is None
-        else _send_rows(oracle, values, population.devices, rng, size, advance)
-    )
-    estimate = _estimate(population, budget, pair, transport(oracle, sent))
-    return TrialResult(population, pair, estimate, seed, budget)
 
 
 def send(
@@ -321,34 +238,9 @@ def send(
             advance(len(symbols))
 
 
-def _send_rows(
-    mechanism: Mechanism, values: Sequence[Any], devices: Devices, rng: np.random.Generator, size: int, advance: Advance
-) -> Iterator[ReportBatch]:
-    """Yield the reports of devices that have several rows: all first ones, then all second ones, and so on."""
-    rounds = list(devices.rounds())
-    fleet = SimulatedDevices.holding(mechanism, values, rounds[0], rng)
-    for index, symbols in enumerate(rounds):
-        reporting = replace(fleet, symbols=symbols, cohorts=fleet.cohorts[: len(symbols)])
-        for batch in reporting.batches(index, size=size):
-            yield batch
-            advance(len(batch.cohorts))
-
-
 def chunks(counts: np.ndarray[Any, Any], size: int = CHUNK) -> Iterator[np.ndarray[Any, Any]]:
     """Yield what devices hold, `size` of them at a time, whose histogram is `counts`."""
     ends = np.cumsum(counts)
     for start in range(0, int(ends[-1]), size):
         numbers = np.arange(start, min(start + size, int(ends[-1])))
         yield np.searchsorted(ends, numbers, side="right").astype(np.int32)
-
-
-def _estimate(population: Population, budget: TrialBudget, oracle: FrequencyOracle, counts: SupportCounts) -> Estimate:
-    names = list(population.labels)
-    each = float(budget.reports) if population.devices is None else population.devices.reports_per_device
-    estimate = oracle.estimate(counts, names, reports_per_device=each)
-    if budget.reports == 1:
-        return estimate
-    scale = 1 / budget.reports
-    in_rows = {name: getattr(estimate, name) * scale for name in ("counts", "raw_counts", "standard_errors")}
-    about = {"num_reports": len(population), "reports_per_device": each * scale, "joint_errors": None}
-    return converted(Estimate, estimate, **in_rows, **about)

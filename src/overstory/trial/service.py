@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Self, cast
+from typing import Final, Self
 
 import numpy as np
 
@@ -26,26 +27,19 @@ from overstory.files.parquet import write_blocks
 from overstory.files.rappor import (
     RapporParameters,
     hash_candidates,
-    metrics,
-    write_counts,
     write_map,
     write_params,
-    write_results,
 )
 from overstory.planning import plan_from_parameters
 from overstory.privacy.registry.page import metric_page
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
-from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
 from overstory.trial.covid import ATTRIBUTION, CONFIRMED
-from overstory.trial.population import Devices, Population
-from overstory.trial.run import Advance, TrialBudget, collect
-from overstory.trial.values import Subject, Summary
-
-if TYPE_CHECKING:
-    from overstory.analysis.decoding import Decoded
+from overstory.trial.population import Population
+from overstory.trial.run import Advance, TrialBudget
+from overstory.trial.values import Subject, ValueTrial, collect
 
 READY: Final = "listening on http://"
 PATIENCE: Final = 60.0
@@ -136,33 +130,9 @@ def write_registry(path: Path, candidates: Path, parameters: RapporParameters, t
     return load_registry(path)
 
 
-class Paths(NamedTuple):
-    """The files that a collection over HTTP leaves behind, under one folder."""
-
-    folder: Path
-    params: Path  # RAPPOR's parameters
-    candidates: Path  # the strings to look for, one a line
-    map: Path  # the bits each candidate sets
-    reports: Path  # what the devices sent
-    registry: Path  # what is collected, why and how: shared by devices and collector
-    store: Path  # the collector's database
-    log: Path  # what the collector printed
-    counts: Path  # what the analyst takes from the store
-
-    @classmethod
-    def below(cls, folder: Path) -> Paths:
-        names = (
-            "params.csv",
-            "candidates.txt",
-            "map.csv",
-            "reports.parquet",
-            "metrics.toml",
-            "store.db",
-            "collector.log",
-        )
-        return cls(folder, *(folder / name for name in (*names, "counts.csv")))
-
-
+REGISTRY_FILE: Final = "metrics.toml"  # what is collected, why and how: shared by devices and collector
+CANDIDATES_FILE: Final = "candidates.txt"  # the strings to look for, one a line
+STORE_FILE: Final = "store.db"  # the collector's database
 AT_ONCE: Final = 10_000  # reports of one upload
 
 
@@ -170,20 +140,18 @@ def carry_over_http(
     parameters: RapporParameters, folder: Path, mechanism: Kind, batches: Iterable[ReportBatch]
 ) -> SupportCounts:
     """Post every batch to a collector in a process of its own, as a relay of many devices would; every file stays."""
-    paths = Paths.below(folder)
-    registry = write_registry(paths.registry, paths.candidates, parameters, dt.datetime.now(dt.UTC).date())
+    path, store_path = folder / REGISTRY_FILE, folder / STORE_FILE
+    registry = write_registry(path, folder / CANDIDATES_FILE, parameters, dt.datetime.now(dt.UTC).date())
     metric = registry[METRIC]
     assert metric.mechanism.digest == mechanism.digest
     for end in ("", "-wal", "-shm"):  # reports of an earlier demonstration would be counted, too
-        paths.store.with_name(paths.store.name + end).unlink(missing_ok=True)
-    with CollectorService(paths.registry, paths.store, paths.log) as service:
-        write_blocks(paths.reports, _posted(batches, metric, service), Label.of(mechanism))
-    with open_store(str(paths.store), registry) as store:
+        store_path.with_name(store_path.name + end).unlink(missing_ok=True)
+    with CollectorService(path, store_path, folder / "collector.log") as service:
+        write_blocks(folder / "reports.parquet", _posted(batches, metric, service), Label.of(mechanism))
+    with open_store(str(store_path), registry) as store:
         periods = store.periods(METRIC)
         by_period = store.counts(metric, periods[0], periods[-1])
-    counts = sum(by_period.values(), SupportCounts.empty(parameters.m, parameters.k))
-    write_counts(paths.counts, counts)
-    return counts
+    return sum(by_period.values(), SupportCounts.empty(parameters.m, parameters.k))
 
 
 def _posted(batches: Iterable[ReportBatch], metric: Metric, service: CollectorService) -> Iterator[ReportBatch]:
@@ -201,65 +169,34 @@ FOREST: Final = (
 SENT: Final = "over HTTP to a collector on SQLite, each batch committed before it was acknowledged"
 
 
-def choose_states(choice: str) -> tuple[tuple[str, ...], str]:
-    """Return the states that `choice` names (``all``, how many with the most cases, or a list), and how to say so."""
-    ranked = sorted(CONFIRMED, key=lambda state: -CONFIRMED[state])
-    if choice == "all":
-        return tuple(ranked), f"all {len(ranked)} states and territories"
-    if choice.isdecimal():
-        count = parse_digits(choice) or 0
-        if not 2 <= count <= len(ranked):
-            raise ParameterError(f"--states {choice}: give a number from 2 to {len(ranked)}, names, or all")
-        return tuple(ranked[:count]), f"the {count} states and territories with the most cases"
-    names = tuple(name.strip() for name in choice.split(","))
-    unknown = [name for name in names if name not in CONFIRMED]
-    if unknown or len(set(names)) < 2:
-        wrong = f"unknown: {', '.join(unknown)}" if unknown else "at least two different ones are needed"
-        raise ParameterError(f"--states {choice!r}: {wrong}; give a number, all, or names such as Ohio,Utah")
-    return tuple(dict.fromkeys(names)), f"{len(set(names))} chosen states"
-
-
-def draw_population(choice: str, num_reports: int, rng: np.random.Generator) -> Population:
-    """Draw respondents with replacement from the true distribution over the chosen states; each is a device."""
-    states, description = choose_states(choice)
-    cases = np.array([CONFIRMED[state] for state in states], dtype=np.float64)
+def draw_population(most: int, num_reports: int, rng: np.random.Generator) -> Population:
+    """Draw respondents with replacement from the true distribution over the states with the most cases."""
+    if not 2 <= most <= len(CONFIRMED):
+        raise ParameterError(f"--states {most}: give a number from 2 to {len(CONFIRMED)}")
     if num_reports < 1:
         raise ParameterError(f"--reports {num_reports}: give at least 1")
-    if cases.sum() == 0:
-        raise ParameterError(f"--states {choice}: none of them has a case; name others")
-    symbols = rng.choice(len(states), size=num_reports, p=cases / cases.sum()).astype(np.int32)
-    note = f"respondents are drawn from {description} ({ATTRIBUTION})"
-    counts, devices = np.bincount(symbols, minlength=len(states)), Devices(symbols, np.array([num_reports]))
-    return Population(
-        states,
-        counts.astype(np.int64),
-        devices=devices,
-        notes=(note,),
-    )
+    states = sorted(CONFIRMED, key=lambda state: -CONFIRMED[state])[:most]
+    cases = np.array([CONFIRMED[state] for state in states], dtype=np.float64)
+    note = f"respondents are drawn from the {most} states and territories with the most cases ({ATTRIBUTION})"
+    return Population(tuple(states), rng.multinomial(num_reports, cases / cases.sum()), is_drawn=True, notes=(note,))
 
 
 def demonstrate(
     population: Population, parameters: RapporParameters, seed: int, folder: Path, advance: Advance
-) -> Summary:
+) -> ValueTrial:
     """Randomize every respondent's state, send it to a collector, count and decode; leave every file in `folder`."""
-    paths, mechanism = Paths.below(folder), parameters.mechanism()
+    mechanism = parameters.mechanism()
     folder.mkdir(parents=True, exist_ok=True)
-    write_params(paths.params, parameters)
-    with writing_text(paths.candidates) as text:
+    write_params(folder / "params.csv", parameters)
+    with writing_text(folder / CANDIDATES_FILE) as text:
         text.writelines(f"{state}\n" for state in population.labels)
-    write_map(paths.map, hash_candidates(population.labels, mechanism.encoding))
+    write_map(folder / "map.csv", hash_candidates(population.labels, mechanism.encoding))
     budget = TrialBudget(mechanism.epsilon_report, mechanism.epsilon_permanent)
     carry = partial(carry_over_http, parameters, folder)
     result = collect(population, budget, mechanism, seed, advance, carry, AT_ONCE)
-    decoded = cast("Decoded", result.estimate)
-    write_results(folder, decoded, metrics(decoded, parameters, mechanism))
     who = f"{len(population):,} simulated respondents"
     plan = plan_from_parameters(mechanism, len(population), len(population.labels))
-    facts = {
-        "population": population.notes[0],
-        "standard_error": plan.standard_error,
-        "detectable_frequency": plan.detectable_frequency,
-        "folder": str(folder),
-    }
-    privacy = metric_page(load_registry(paths.registry)[METRIC]).plain_words()
-    return Summary(Subject("Confirmed cases by state", "state", who, FOREST, SENT, facts, privacy), result)
+    known = {name: getattr(plan, name) for name in ("standard_error", "detectable_frequency")}
+    facts = {"population": population.notes[0], **known, "folder": str(folder)}
+    privacy = metric_page(load_registry(folder / REGISTRY_FILE)[METRIC]).plain_words()
+    return replace(result, subject=Subject("Confirmed cases by state", "state", who, FOREST, SENT, facts, privacy))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -17,19 +17,29 @@ from overstory.analysis.tables.columns import read_column
 from overstory.analysis.tables.output import label_text
 from overstory.files.columns import ANY_FORM, NO_NUMBERS, blocks
 from overstory.files.io import Advance
-from overstory.files.recognition import recognize_all
-from overstory.presentation.document import Block, Column, Heading, Table
-from overstory.presentation.formats import finite, percent
+from overstory.files.recognition import look_alikes, recognize_all
+from overstory.presentation.document import Block, Column
 from overstory.presentation.svg import Picture
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
-from overstory.trial.population import MANY_NUMBERS, READ_OFF, Population, all_numbers, empty, round_bins, symbols
-from overstory.trial.run import Trial, TrialBudget, TrialResult, collect, seed_of
+from overstory.trial.population import (
+    MANY_NUMBERS,
+    OF_COLUMN,
+    ONE_SPELLING,
+    READ_OFF,
+    Population,
+    absent_note,
+    all_numbers,
+    empty,
+    round_bins,
+    symbols,
+)
+from overstory.trial.run import Trial, TrialBudget, seed_of
+from overstory.trial.values import ValueTrial, collect
 
 I64 = NDArray[np.int64]
 FEW_BINS: Final = 10  # bins of a column of many different numbers
 MOST_VALUES: Final = 1_000  # distinct values of a column of text
-BETWEEN: Final = " / "
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +58,7 @@ class Pairs:
     @property
     def population(self) -> Population:
         first, second = self.labels
-        cells = tuple(f"{x}{BETWEEN}{y}" for x in first for y in second)
+        cells = tuple(f"{x} / {y}" for x in first for y in second)
         return Population(cells, self.counts.ravel(), self.missing, notes=self.notes)
 
 
@@ -73,18 +83,20 @@ def count_pairs(path: str, columns: Sequence[str], **how: Any) -> Pairs:
         table[place] = count
     rows = [dict(zip(known, table.sum(axis=1 - axis).tolist(), strict=True)) for axis, known in enumerate(numbers)]
     found = recognize_all(dict(zip(columns, rows, strict=True)), how.get("form", ANY_FORM))
-    held = arranged(tuple(columns), [list(each.labels) for each in found], table, missing)
-    return replace(held, notes=(*held.notes, *(note for each in found for note in each.notes)))
+    notes = [READ_OFF, *(note for each in found for note in each.notes)]
+    return arranged(tuple(columns), [list(each.labels) for each in found], table, notes, missing)
 
 
-def arranged(names: Sequence[str], values: Sequence[list[str]], counts: I64, missing: int) -> Pairs:
-    """Return the pairs with values in order, and many numbers in bins."""
-    labels, notes = [], [READ_OFF]
+def arranged(
+    names: Sequence[str], values: Sequence[list[str]], counts: I64, notes: list[str], missing: int = 0
+) -> Pairs:
+    """Return the pairs with values in order, and many numbers in bins; notes are what a reader must know of them."""
+    labels = []
     for axis, texts in enumerate(values):
         listed, places, note = _places(names[axis], texts)
         counts = _moved(counts, axis, places, len(listed))
         labels.append(listed)
-        notes += [note] if note else []
+        notes = [*notes, note] if note else notes
     if counts.size > MOST_CELLS:
         raise ParameterError(
             f"{names[0]} and {names[1]} have {counts.shape[0]} x {counts.shape[1]} pairs of values, more than "
@@ -118,9 +130,6 @@ def _moved(counts: I64, axis: int, places: I64, size: int) -> I64:
     return moved if axis == 0 else moved.T
 
 
-SHOWN: Final = 12  # comparisons that the terminal shows
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class TableTrial(Trial):
     """What a collection of two columns learned, next to the truth.
@@ -129,7 +138,7 @@ class TableTrial(Trial):
     ----------
     pairs : Pairs
         How many rows hold each pair of values: the truth that no collector would see.
-    result : TrialResult
+    result : ValueTrial
         The oracle that every row randomized with, and the estimate of each pair's count.
     summary : TableSummary
         Shares, intervals, the test of independence and Cramer's V of the two columns.
@@ -141,15 +150,14 @@ class TableTrial(Trial):
     )
 
     of: ClassVar[str] = "pair"
-    lead: ClassVar[str] = "Each device reported its pair of values once; none of these numbers shows one device."
 
     pairs: Pairs
-    result: TrialResult
+    result: ValueTrial
     summary: TableSummary
 
     @property
     def kind(self) -> Kind:
-        return self.result.mechanism
+        return self.result.kind
 
     @property
     def who(self) -> str:
@@ -158,12 +166,7 @@ class TableTrial(Trial):
     def _headline(self) -> str:
         detected = sum(row["detected"] for row in self.summary.rows())
         pairs = f"{self.truth.size:,} pairs of values, {detected:,} detected"
-        return f"{len(self.pairs):,} rows, {' and '.join(self.pairs.names)}, {pairs}, {self.result.mechanism.name}"
-
-    @property
-    def title(self) -> str:
-        """Of the page."""
-        return f"{' and '.join(self.pairs.names)}, learned from {len(self.pairs):,} devices"
+        return f"{len(self.pairs):,} rows, {' and '.join(self.pairs.names)}, {pairs}, {self.result.kind.name}"
 
     @property
     def truth(self) -> NDArray[np.float64]:
@@ -187,31 +190,22 @@ class TableTrial(Trial):
         product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
         return float(np.sqrt(((cells - product) ** 2 / product).sum() / (min(cells.shape) - 1)))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        mechanism = self.result.mechanism
+    def facts(self) -> dict[str, Any]:
         return {
             "columns": list(self.pairs.names),
             "rows": len(self.pairs),
             "missing": self.pairs.missing,
-            "oracle": mechanism.name,
-            "epsilon_report": mechanism.epsilon_report,
             "true_cramers_v": self.true_v,
             **{name: value for name, value in self.summary.to_json().items() if name not in {"variables", "cells"}},
             "cells": list(self.rows()),
-            "notes": list(self.notes),
         }
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before trusting the numbers."""
-        return tuple(self._notes())
-
-    def _notes(self) -> Iterator[str]:
-        yield from self.pairs.notes
-        if self.pairs.missing:
-            yield f"{self.pairs.missing:,} rows have no value in one of the columns and sent nothing"
-        yield from self.summary.table.notes
+        missing, what = self.pairs.missing, "no value in one of the columns"
+        absent = [absent_note(missing, missing + len(self.pairs), what)] if missing else []
+        return (*self.pairs.notes, *absent, *self.summary.table.notes)
 
     def sentences(self) -> list[str]:
         """Return how near it came to the truth."""
@@ -224,47 +218,14 @@ class TableTrial(Trial):
         ]
 
     def tables(self, *, everything: bool) -> Iterator[Block]:
-        """Yield the summary, and with everything how the rows differ."""
+        """Yield the summary."""
         yield from self.summary.blocks(everything=everything)
-        if everything and (compared := list(self._differences(*self.pairs.names))):
-            yield Heading(2, "How the rows differ")
-            yield from compared
 
     def plot(self) -> Picture:
         """Return the table as a picture."""
         from overstory.analysis.association.summary import table_picture
 
         return table_picture("table", self.summary)
-
-    def _differences(self, first: str, second: str) -> Iterator[Block]:
-        compared = self.summary.compared
-        if not compared:
-            return
-        rows = [
-            {
-                "row": each.row,
-                "column": each.column,
-                "difference": finite(each.estimate),
-                "low": each.low,
-                "high": each.high,
-                "apart": each.apart,
-            }
-            for each in sorted(compared, key=lambda each: -abs(each.estimate))
-        ]
-        columns = (
-            Column("row", first, is_left=True),
-            Column("column", second, is_left=True),
-            Column("difference", "difference", _points),
-            Column("low", "interval", lambda low, high: f"{_points(low)} to {_points(high)}", ("low", "high")),
-            Column("apart", "", lambda apart: "differs" if apart else "", is_left=True),
-        )
-        less = f"{second} in each {first}, less that in {first} = {compared[0].against}"
-        caption = f"{less}; with probability 95% all intervals hold"
-        yield Table(caption, columns, rows[:SHOWN])
-
-
-def _points(difference: float | None) -> str:
-    return percent(difference) if difference is None else f"{100 * difference:+.1f} points"
 
 
 def collect_pairs(
@@ -316,5 +277,10 @@ def survey_table(columns: Any, epsilon: float = 1.0, *, oracle: str = "auto", rn
         raise ParameterError("the columns have no rows, or not as many: give two of one length")
     counts = np.zeros((len(read[0].labels), len(read[1].labels)), np.int64)
     np.add.at(counts, (read[0].codes, read[1].codes), 1)
-    pairs = arranged(names, [[label_text(label) for label in column.labels] for column in read], counts, 0)
+    values = [[label_text(label) for label in column.labels] for column in read]
+    notes = [OF_COLUMN.format("").replace("the column", "the columns")]
+    for axis, name in enumerate(names):
+        held = dict(zip(values[axis], counts.sum(axis=1 - axis).tolist(), strict=True))
+        notes += look_alikes(name, held, ONE_SPELLING)
+    pairs = arranged(names, values, counts, notes)
     return collect_pairs(pairs, TrialBudget(epsilon), oracle, seed_of(rng))

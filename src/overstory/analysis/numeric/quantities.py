@@ -28,6 +28,7 @@ from overstory.analysis.numeric.distribution import Spread, fitted_spread
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import IntervalKind, adjusted_p_values, normal_reach, upper_p_values
+from overstory.presentation.formats import amount
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
@@ -183,7 +184,8 @@ def _distribution(mechanism: SquareWave, _domain: AnyDomain, counts: SupportCoun
 def _fitted_notes(fitted: Spread) -> Iterator[str]:
     yield FITTED
     for spike, share in zip(fitted.spikes, fitted.shares[fitted.edges.size - 1 :], strict=True):
-        yield f"a spike: about {share:.0%} of the people hold one value, between {spike.low:.4g} and {spike.high:.4g}"
+        ends = f"between {amount(spike.low)} and {amount(spike.high)}"
+        yield f"a spike: about {share:.0%} of the people hold one value, {ends}"
     if fitted.smallest < 1:
         missed = f"one value that less than about {fitted.smallest:.0%} of the people hold can be smoothed over"
         yield f"{missed}: the intervals next to it then miss more often than they say"

@@ -30,6 +30,7 @@ class Column:
     labels: tuple[Label, ...]
     codes: NDArray[np.int64]  # shape (n,): each row's value, as an index into `labels`
     by: str = ""  # what its dates are counted by: day, week, month or year; empty for what is no date
+    in_order: bool = False  # whether the values have an order of their own: dates, and ordered categories
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -64,7 +65,7 @@ def read_column(values: Any, by: str | None = None) -> Column:
     indices = compute.index_in(array, value_set=distinct)
     places = np.array([*(place[label] for label in seen), len(labels)], np.int64)
     codes = places[indices.fill_null(len(seen)).to_numpy(zero_copy_only=False)]
-    return Column((*labels, None) if array.null_count else tuple(labels), codes, unit)
+    return Column((*labels, None) if array.null_count else tuple(labels), codes, unit, ordered or is_dated)
 
 
 def _dated(array: Any, by: str | None) -> tuple[Any, str]:

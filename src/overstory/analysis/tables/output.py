@@ -15,7 +15,7 @@ import numpy as np
 from overstory.analysis.selection import INTERVAL_KINDS, interval_words, z_values
 from overstory.analysis.tables.columns import lookup_key
 from overstory.presentation.document import Column, Lines, Table
-from overstory.presentation.formats import detection, interval, p_value, percent, thousands
+from overstory.presentation.formats import detection, interval, marked, p_value, percent, thousands
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.shown import Shown, TableForm, in_form
 from overstory.protocol.errors import ParameterError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
 
 
-VALUE: Final = Column("value", csv="string", is_left=True)
+VALUE: Final = Column("value", is_left=True)
 
 
 def count_interval(level: float = 0.95) -> Column:
@@ -70,7 +70,7 @@ def not_detected(rows: Sequence[Mapping[str, Any]]) -> frozenset[int]:
 
 
 CSV: Final = (
-    VALUE,
+    Column("value", csv="string"),
     Column("count", csv="estimate"),
     Column("standard_error", csv="std_error"),
     Column("frequency", csv="proportion"),
@@ -203,7 +203,7 @@ def estimate_picture(
     keys = ("frequency", "frequency_low", "frequency_high")
     shares, low, high = (np.array([np.nan if row[key] is None else row[key] for row in rows], float) for key in keys)
     detected = np.array([row["detected"] for row in rows], bool)
-    names = [row["value"] for row in rows]
+    names = [marked(row["value"]) for row in rows]
     return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, tags=tags, **more)
 
 
@@ -220,7 +220,8 @@ def _shown_words(estimate: Estimate, shown: int) -> str:
     if shown == every:
         return f"{int(detected.sum()):,} of {every:,} values detected"
     among = int(detected[estimate.order()[:shown]].sum())
-    words = f"{shown:,} of {every:,} values shown, the most frequent"
+    which = "first" if estimate.in_order else "most frequent"
+    words = f"{shown:,} of {every:,} values shown, the {which}"
     return f"{words}; {among:,} of the {int(detected.sum()):,} detected are among them"
 
 
@@ -233,6 +234,7 @@ def plain(column: NDArray[Any]) -> list[Any]:
 
 
 SHOWN: Final = 20  # values that a notebook shows, the most frequent
+SHOWN_IN_ORDER: Final = 100  # as many, of bins and dates: a part of them says little
 
 
 class Row(NamedTuple):
@@ -284,6 +286,8 @@ class Frame(Shown):
     ``pandas.DataFrame(estimate)``.
     """
 
+    in_order: bool = False  # whether values keep their own order, as bins and dates do; else most frequent first
+
     def rows(
         self: Any, limit: int | None = None, level: float = 0.95, *, everything: bool = True
     ) -> list[dict[str, Any]]:
@@ -306,7 +310,7 @@ class Frame(Shown):
         return shown, [*more, f"intervals: {interval_words(self.interval_kind, self.adjustment)}"]
 
     def _screen(self: Any) -> Iterator[Block]:
-        shown, about = Frame._rows_and_words(self, SHOWN)
+        shown, about = Frame._rows_and_words(self, SHOWN_IN_ORDER if self.in_order else SHOWN)
         yield estimate_table(shown)
         yield Lines(*about, *(f"note: {note}" for note in self.notes))
 
@@ -323,7 +327,7 @@ class Frame(Shown):
 
         A notebook shows it; `Picture.svg` is its text, for a file.
         """
-        rows = Frame.rows(self, limit)
+        rows = Frame.rows(self, max(limit, SHOWN_IN_ORDER) if self.in_order else limit)
         about = interval_caption(0.95, self.adjustment, self.interval_kind)
         return estimate_picture("estimates", f"{_shown_words(self, len(rows))}, with {about}.", rows)
 

@@ -24,14 +24,12 @@ from overstory.presentation.document import Paragraph
 from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
 from overstory.trial.population import Column, read_population
-from overstory.trial.run import TrialBudget, collect
-from overstory.trial.values import Summary, advise, subject_of
+from overstory.trial.run import TrialBudget
+from overstory.trial.values import ValueTrial, collect, subject_of
 
 if TYPE_CHECKING:
     from overstory.trial.population import Population
     from overstory.trial.run import Trial
-
-WEAK = 10  # epsilon of one report above which there is a warning
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-ONE_COLUMN = ("separator", "numeric", "bins", "candidates", "device_column", "people")
+ONE_COLUMN = ("separator", "numeric", "bins", "candidates", "people")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -115,31 +113,27 @@ def _column(args: argparse.Namespace, path: str) -> Column:
         if not count.is_integer():
             raise ParameterError(f"--bins: {count:g} is no number of bins")
         bins = low, high, int(count)
-    asked = (path, args.column, bins, args.candidates, args.device_column)
-    return Column(*asked, people=args.people, form=form_of(args.csv))
+    return Column(path, args.column, bins, args.candidates, args.people, form_of(args.csv))
 
 
 def _collect_values(
     args: argparse.Namespace, column: Column, budget: TrialBudget, population: Population, advance: Callable[..., Any]
-) -> Summary:
-    result = collect(population, budget, args.oracle, args.seed, advance)
-    return Summary(subject_of(replace(column, path=args.file), result), result, advise(result))
+) -> ValueTrial:
+    trial = collect(population, budget, args.oracle, args.seed, advance)
+    return replace(trial, subject=subject_of(replace(column, path=args.file), population), is_advised=True)
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:
     epsilon = 1.0 if args.epsilon is None else args.epsilon
     if not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(f"--epsilon {epsilon:g}: give a number above 0 and at most {MAX_EPSILON}")
-    if epsilon > WEAK:
-        warning = "protects next to nothing: a report practically names the value; 1 or 2 is usual"
-        print(f"overstory collect: warning: --epsilon {epsilon:g} {warning}", file=sys.stderr)
     return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
 
 
 def _command(args: argparse.Namespace) -> str:
     """Return the command that makes the page again."""
     command = ["overstory", "collect", args.file, *chain.from_iterable(("--column", name) for name in args.columns)]
-    names = ("separator", "most", "numeric", "epsilon", "epsilon_permanent", "device_column", "candidates", "people")
+    names = ("separator", "most", "numeric", "epsilon", "epsilon_permanent", "candidates", "people")
     for name in names:
         if getattr(args, name) is not None:
             command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
@@ -174,7 +168,7 @@ def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> Non
 
 def demo(args: argparse.Namespace) -> int:
     """Do the main job on bundled real data, from devices to a page."""
-    from overstory.trial.service import Paths, demonstrate, draw_population
+    from overstory.trial.service import REGISTRY_FILE, STORE_FILE, demonstrate, draw_population
 
     usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
     parameters = read_params(args.params) if args.params else usual
@@ -187,8 +181,7 @@ def demo(args: argparse.Namespace) -> int:
     if args.console:
         from overstory.cli.service.console import show_store
 
-        paths = Paths.below(Path(args.output))
-        show_store(str(paths.registry), str(paths.store))
+        show_store(str(Path(args.output, REGISTRY_FILE)), str(Path(args.output, STORE_FILE)))
     return 0
 
 

@@ -199,7 +199,6 @@ COLLECT: Final = Command(
     Option("--epsilon", "privacy loss of one report (default 1)"),
     Option("--epsilon-permanent"),
     Option("--reports-per-device", "reports of each device (default 1)", "R", int, 1),
-    Option("--device-column", "column with the device's id: a device's rows are its reports", "D"),
     Option(
         "--bins",
         "count numbers in COUNT equal bins from MIN to MAX (default: chosen)",
@@ -237,7 +236,7 @@ Of a column with several answers in a row, --separator counts each of them, and 
         Needs(("--range",), ("--numeric",)),
         Needs(("--epsilon-permanent",), ("--epsilon",), "it says what one report may reveal"),
         Idle(
-            ("--candidates", "--device-column", "--people"),
+            ("--candidates", "--people"),
             ("--separator", "--numeric"),
             "they are for one value in a row",
         ),
@@ -473,10 +472,10 @@ The answers of real devices, to a metric whose domain is unknown strings or inte
 
 DEMO: Final = Command(
     "demo",
-    "overstory demo --reports 1000000 --states all --json",
+    "overstory demo --reports 1000000 --states 58 --json",
     Option("--reports", "how many respondents (default: 1,000,000)", "N", int, 1_000_000),
     Option("--seed", "the same seed gives the same output (default: 20210418)", "S", int, 20210418),
-    Option("--states", "number of states, all, or names", "WHICH", default="26"),
+    Option("--states", "how many states, those with the most cases (default: 26)", "N", int, 26),
     Option("--params", "RAPPOR's parameters (default: k 128, h 2, m 16, p 0.5, q 0.75, f 0.5)"),
     Option("--output", "folder for the files", "DIR", default="out/demo"),
     flag("--console", "then show the store in a browser (`overstory console`), until Ctrl-C"),

@@ -61,13 +61,14 @@ class PrivacyScreen(Screen):
 
     def view(self, data: ConsoleData, query: PrivacyQuery, **path: str) -> View:
         metric = data.metric(path["metric"])
-        reports = query.reports or metric.window or 10
+        reports = query.reports or min(metric.window or 10, most_in_a_year(metric))
         stated = metric_statement(metric, reports=() if query.reports is None else (query.reports,))
         year = metric_cost(metric, budget=data.registry.budget).headline
         entries = tuple(_entries(metric, stated, year, reports, query.values))
         table = _table(entries)
         picture = _picture(metric)
         page = metric_page(metric, reports=query.reports, budget=data.registry.budget)
+        own = () if metric.panel is not None else (stated.plain_words(),)
         unbounded = [entry for entry in entries if math.isinf(entry.epsilon)]
         blocks: list[Block] = [
             metric_links(data, metric, "Privacy"),
@@ -80,7 +81,8 @@ class PrivacyScreen(Screen):
             KeyValues(tuple(_figures(metric, stated, year)), "figures"),
             Heading(2, "In words"),
             *([_no_bound(unbounded)] if unbounded else []),
-            Lines(page.plain_words(), stated.plain_words(), f"Linkable: {stated.linkable.words()}."),
+            # Of a panel the metric's own line says all: a device sends few reports, and they share no noise.
+            Lines(page.plain_words(), *own, f"Linkable: {stated.linkable.words()}."),
             Heading(2, "The ledger"),
             _form(query, reports),
             table,
@@ -100,7 +102,8 @@ def _figures(metric: Metric, stated: PrivacyStatement, year: Claim) -> Iterator[
     yield f"{which} year, whatever the values", _both(year.epsilon)
     yield f"{which} week, whatever the values", _both(a_week)
     yield "One report", _both(stated.epsilon_report)
-    yield "One value, however many reports", _both(stated.epsilon_permanent)
+    if metric.panel is None:
+        yield "One value, however many reports", _both(stated.epsilon_permanent)
 
 
 def _both(epsilon: float) -> str:
