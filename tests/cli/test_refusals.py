@@ -227,7 +227,6 @@ REFUSED = {
         (f"{STORED} --counts c.csv", "--counts has no effect with --store"),
         (f"{STORED} --plot c.gif", "--plot c.gif: pictures are SVG: give a name that ends in .svg"),
         (f"{STORED} --plot c.svg", "--plot c.svg: there are no reports to draw"),
-        (f"{STORED} --store http://x", "http://x: a collector is read alone: give one --store"),
         (f"{STORED} --engine dask", "--engine has no effect with --store"),
         (f"{STORED} --overlap .5", "--overlap has no effect without --compare"),
         (f"{STORED} --smooth", "--smooth has no effect without --by-group"),

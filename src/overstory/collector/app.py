@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -34,8 +33,6 @@ from overstory.queries.counts import PeriodCounts, parse_range, read_store, with
 from overstory.supervision.answers import ALWAYS_TEXT, JSON, RETRY_AFTER, Response, error_response, refusal
 from overstory.supervision.bodies import Receive, Send
 from overstory.supervision.upkeep import in_thread
-
-OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)  # the path of any shard's reports
 
 Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
@@ -140,16 +137,14 @@ class HotPath:
     """Answers posts of reports, sealed ones too; passes every other request to the application."""
 
     def __init__(self, collector: Collector, app: Application) -> None:
-        self._app, reports = app, collector.reports
-        own: dict[str, Entrance] = {url.decode(): reports for url in reports.endpoint.urls}
-        self._entrances = own | collector.oblivious.entrances
-        self._elsewhere = reports.of_other_shards()
+        self._app = app
+        self._entrances: dict[str, Entrance] = {PATH: collector.reports} | collector.oblivious.entrances
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         entrance = None
-        if scope["type"] == "http":  # other shards' paths are refused, not unknown
+        if scope["type"] == "http":
             path = scope["path"]
-            entrance = self._entrances.get(path) or (self._elsewhere if OTHER_SHARD.fullmatch(path) else None)
+            entrance = self._entrances.get(path)
         if entrance is not None and scope["method"] == "POST":
             answer = await entrance.answer(scope["headers"], receive)
             if answer is not None:

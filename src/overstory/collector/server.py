@@ -165,10 +165,9 @@ def serve(
 
 
 def _announce(collector: Collector, address: str, announce: Callable[[str], None]) -> None:
-    store, facts, shard = collector.store.url, _describe(collector.registry), collector.shard
-    of = "" if shard is None else f", shard {shard} of {collector.registry.shards}"
+    store, facts = collector.store.url, _describe(collector.registry)
     log_event(
-        f"overstory {__version__} serves {address}: {_registry_text(facts)}, store {store}{of}",
+        f"overstory {__version__} serves {address}: {_registry_text(facts)}, store {store}",
         event="start",
         version=__version__,
         address=address,

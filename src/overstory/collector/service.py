@@ -43,18 +43,17 @@ class Collector:
         intervals: UpkeepIntervals | None = None,
         open_writes: bool = False,
         ring: KeyRing | None = None,
-        shard: int | None = None,
         clock: Callable[[], float] = time.time,
         even: Callable[[], float] = steady,
     ) -> None:
         self._watch, self._trusted = ClockWatch(clock, even), True
-        self.registry, self.store, self.clock, self.shard = registry, store, self._watch.read, shard
+        self.registry, self.store, self.clock = registry, store, self._watch.read
         self.pages = PublicPages(registry)
         self.limits, self._intervals = limits or Limits(), intervals or UpkeepIntervals()
         self.telemetry = Telemetry()
         self.tokens = TokenTable(store.tokens)
         self.committer = Committer(store, self.limits, self.telemetry.committed)
-        ingest = Ingest(registry, self.limits, shard)
+        ingest = Ingest(registry, self.limits)
         self.endpoint = ReportEndpoint(
             ingest, self.committer, self.tokens, self.telemetry, self.clock, open_writes=open_writes
         )
@@ -99,9 +98,8 @@ class Collector:
 
     def renew(self, registry: MetricRegistry) -> None:
         """Use another registry from now on; blocks. After an error nothing has changed."""
-        ingest, pages = Ingest(registry, self.limits, self.shard), PublicPages(registry)
+        ingest, pages = Ingest(registry, self.limits), PublicPages(registry)
         pages.prepare()
-        self.store.claim_shard(registry, self.shard, self.clock())
         self.store.remember(registry)
         self.registry, self.pages = registry, pages
         self.endpoint.use(ingest)

@@ -55,7 +55,7 @@ def is_of_labelled_counts(args: argparse.Namespace) -> bool:
 
 AS_SAID: Final = (
     *("params", "counts", "registry", "metric", "engine", "group", "by_group", "smooth", "aggregate"),
-    *("overlap", "candidates", "plot", "candidates_out"),
+    *("overlap", "candidates", "plot", "candidates_out", "store"),
 )
 """Options that are taken into the request as they are."""
 
@@ -69,7 +69,7 @@ class DecodeRequest:
     counts: str | None
     maps: tuple[str, ...]
     pair: tuple[str, str] | None
-    store: tuple[str, ...]
+    store: str | None
     registry: str | None
     metric: str | None
     engine: str | None
@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
 def _request(args: argparse.Namespace) -> DecodeRequest:
     """Return the request that the options make."""
     said: dict[str, Any] = {name: getattr(args, name) for name in AS_SAID}
-    said |= {name: tuple(getattr(args, name) or ()) for name in ("inputs", "store")}
+    said["inputs"] = tuple(args.inputs)
     for name in ("pair", "compare"):
         two = getattr(args, name)
         said[name] = None if two is None else (two[0], two[1])

@@ -129,10 +129,7 @@ def read_metric(request: DecodeRequest) -> Metric:
 
 def _address(request: DecodeRequest) -> str | None:
     """Return the collector's address, where the store is one."""
-    addresses = [url for url in request.store if is_address(url)]
-    if addresses and len(request.store) > 1:
-        raise ParameterError(f"--store {addresses[0]}: a collector is read alone: give one --store")
-    return addresses[0] if addresses else None
+    return request.store if request.store and is_address(request.store) else None
 
 
 @contextmanager
@@ -159,10 +156,10 @@ def _open(request: DecodeRequest, metric: Metric) -> Iterator[Callable[..., Peri
         token = token_of_environment("ADMIN")
         yield lambda first, last, group: read_remote(url, token, metric, first, last, group=group)
     elif request.store:
-        from overstory.cli.output import open_stores
+        from overstory.collector.store import open_store
         from overstory.queries.counts import with_sums
 
-        with open_stores(request.store) as store:
+        with open_store(request.store) as store:
             yield lambda first, last, group: with_sums(store, read_store(store, metric, first, last, group=group))
     else:
         from overstory.queries.sources.exported import read_exported

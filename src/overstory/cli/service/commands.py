@@ -54,7 +54,6 @@ SERVE_SETTINGS: Final = settings(
     *_listening(8000),
     Option("--open-writes", "take reports without a token (default: no)", type=bool, default=False),
     *keys(
-        Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", type=int),
         Option(
             "--oblivious-keys",
             "file of private keys, from `overstory keys`: take reports of oblivious metrics, sealed, through a relay",
@@ -112,7 +111,7 @@ CONSOLE_SETTINGS: Final = (
     *settings(
         "",
         Option("--registry"),
-        Option("--store", f"{STORES}; once for each shard's store, where there are shards", "URL", action="append"),
+        Option("--store", STORES, "URL"),
     ),
     *settings(
         CONSOLE,
@@ -323,9 +322,9 @@ EXPORT: Final = Command(
 Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
 metric=ID/period=N/digest=HEX, and a manifest of each. What is there already is not written again; an export that was
 killed is completed by the next one. `overstory sum DESTINATION/metric=ID` counts what manifests list, and so do Dask
-and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. Of several shards, export each store into
-the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
-the exported files: that is yours to do.""",
+and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. Stores that
+are exported into one destination are then read together. Retention deletes reports in the store, never the exported
+files: that is yours to do.""",
     runs="service.store:export",
 )
 

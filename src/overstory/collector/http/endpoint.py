@@ -102,8 +102,6 @@ class ReportEndpoint:
     ) -> None:
         self._ingest, self._committer, self._tokens, self.open_writes = ingest, committer, tokens, open_writes
         self.limits, self.telemetry, self._clock = ingest.limits, telemetry, clock
-        shard = ingest.shard
-        self.urls: frozenset[bytes] = frozenset({URL} if shard is None else {URL, b"%b/%d" % (URL, shard)})
         self.closing = False
         self.reserve = Reserve()
         self._faults = SparseLog(_log)
@@ -231,11 +229,3 @@ class ReportEntrance(Entrance):
         # A few bytes can be inflated to megabytes.
         is_long = head.encoding not in {"", "identity"} or (len(body) > LONG and head.content_type == JSON)
         return await self.endpoint.taken(await self.bodies.in_thread(body, decide) if is_long else decide())
-
-    def of_other_shards(self) -> Entrance:
-        """Return the entrance of another shard than the collector's: it refuses each post before its body is read."""
-
-        def judge(head: Head) -> Response:
-            return self.endpoint.refuse(self.endpoint.admit(head) or Reason.WRONG_SHARD, close=True)
-
-        return Entrance(self.endpoint, self.bodies, judge, self.post)

@@ -285,10 +285,10 @@ class Decision:
 
 
 class Ingest:
-    """Decides about request bodies by a registry; `shard`: whose uploads are taken, None: of all."""
+    """Decides about request bodies by a registry."""
 
-    def __init__(self, registry: MetricRegistry, limits: Limits | None = None, shard: int | None = None) -> None:
-        self.registry, self.limits, self.shard = registry, limits or Limits(), shard
+    def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
+        self.registry, self.limits = registry, limits or Limits()
         # A template says that such an upload was taken, which may depend on its way here.
         self._templates, self._sealed_templates = TemplateCache(), TemplateCache()
         self._metrics = {name: (metric, ReportFormat.of(metric.mechanism)) for name, metric in registry.metrics.items()}
@@ -300,7 +300,7 @@ class Ingest:
         plain = content_type == MEDIA_TYPE and not encoding
         templates = self._sealed_templates if oblivious else self._templates
         received = templates.recognise(body, now) if plain else None
-        if received is not None and self._is_of_shard(received.metric, received.period, received.batch):
+        if received is not None:
             return Decision(None, [Result(received.batch, received.metric, 1)], [received], 1, len(body) + OVERHEAD)
         try:
             uploads = self._uploads(body, content_type, encoding)
@@ -313,13 +313,6 @@ class Ingest:
         if plain and len(uploads) == 1 and decision.num_reports == 1 and not decision.results[0].rejected:
             self._remember(templates, body, decision.received[0])
         return decision
-
-    def _is_of_shard(self, metric: str, period: int, batch: bytes) -> bool:
-        """Whether an upload belongs here: by its batch id, not by the path that it was posted to."""
-        if self.shard is None:
-            return True
-        shards = self.registry.shards
-        return shards is not None and shards.of(self.registry.metrics[metric], period, batch) == self.shard
 
     def _remember(self, templates: TemplateCache, body: bytes, received: Received) -> None:
         metric, report_format = self._metrics[received.metric]
@@ -357,8 +350,6 @@ class Ingest:
             return True
         metric, report_format = entry
         result.reason = _out_of_place(metric, upload, now, oblivious=oblivious)
-        if result.reason is None and not self._is_of_shard(upload.metric, upload.period, upload.batch):
-            result.reason = Reason.WRONG_SHARD
         if result.reason is not None:
             return True
         columns = report_format.read(upload.reports, self.limits.reports - decision.num_read)

@@ -250,8 +250,6 @@ OF_REPORTS: Final = (CHUNKS.name, COUNTS.name)
 IDS_DELETED: Final = "forgotten"  # the last day, counted from 1970, on which expired batch ids were deleted
 SCHEMA_NUMBER: Final = "schema"  # the number of the schema; see `SCHEMA`
 
-SHARD: Final = "shard"
-"""The shard that the store is served as, all shards of that registry, and its metrics, as JSON; see `ServedShard`."""
 
 DELETED_FROM: Final = "owed to "
 """A mark of the last transaction that deleted rows from the table; empty once the table was rewritten."""

@@ -33,11 +33,8 @@ from overstory.collector.store.counts import (
 from overstory.collector.store.databases.connection import check, connect, create_tables
 from overstory.collector.store.databases.database import Database, IdsOfDay
 from overstory.collector.store.metrics import (
-    ServedShard,
     StoredMetric,
     StoredMetrics,
-    claim_shard,
-    read_shard,
     read_stored_metrics,
     save_metrics,
 )
@@ -161,10 +158,6 @@ class Store:
         """Count and retain reports as this registry says from now on; a metric's periods must have the same length."""
         self._metrics = save_metrics(self._database, registry.values())
 
-    def claim_shard(self, registry: MetricRegistry, shard: int | None, now: float) -> None:
-        """Remember that the store is served as this shard, or as the only store; see `metrics.claim_shard`."""
-        claim_shard(self._database, registry, shard, now)
-
     def report_state(self, state: CollectorState | None, refused: Refused) -> None:
         """Store a collector's heartbeat, and add to the refusals, in one transaction."""
         self._database.write(lambda connection: write_state(connection, state, refused))
@@ -214,11 +207,6 @@ class Store:
     def url(self) -> str:
         """The database's URL, without a password."""
         return self._database.url
-
-    def served_shard(self) -> ServedShard | None:
-        """Return which shard the store holds; None where it is of a registry without shards."""
-        with self._database.snapshot() as connection:
-            return read_shard(connection)
 
     def in_place(self) -> bool:
         """Whether the store is the one that was opened; False when its file was deleted, moved or replaced."""
@@ -336,8 +324,7 @@ class Store:
     def collectors(self) -> list[CollectorState]:
         """Return the last heartbeat of each collecting process, the last one seen first."""
         with self._database.snapshot() as connection:
-            served = read_shard(connection)
-            return read_collectors(connection, None if served is None else served.shard)
+            return read_collectors(connection)
 
     def notes(self, metric: str | None = None) -> list[Note]:
         """Return the notes on a metric and those on all metrics; without a metric, every note. The oldest first."""

@@ -222,7 +222,6 @@ class _Health:
         yield Heading(2, "Collectors", "collectors")
         columns = (
             Column("id", "Collector", _short, is_left=True, is_code=True),
-            *((Column("shard", "Shard"),) if any(state.shard is not None for state in self.collectors) else ()),
             Column("state", "State", is_left=True, tone=lambda state: "bad" if state == "silent" else "good"),
             Column("last_seen", "Last seen", is_left=True),
             Column("started", "Started", is_left=True),

@@ -67,10 +67,6 @@ class Reason(StrEnum):
         "Reports of this metric are taken only through a relay, sealed: the collector must not see who sends them.",
         _FINAL,
     )
-    WRONG_SHARD = (
-        *("wrong-shard", 421),
-        "Another shard's collector takes this upload: the registry's table [shards] says which path it is posted to.",
-    )
     METRIC_EXPIRED = "metric-expired", 410, "The metric has expired: it is no longer collected.", _OF_METRIC
     PERIOD_CLOSED = "period-closed", 410, "The period ended too long ago: its reports are no longer taken.", _FINAL
     PERIOD_FUTURE = "period-future", 400, "The period has not begun: the sender's clock is wrong."
