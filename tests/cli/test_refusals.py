@@ -422,7 +422,6 @@ REFUSED = {
         (f"{TOKEN} 2020-01-01", "would be refused at once"),
         ("create .", "this is a folder; name a file in it, such as reports.db"),
         ("backup reports.db params.csv", "params.csv: this file exists: give the backup another name"),
-        ("note reports.db x --day yesterday", "--day yesterday: give a date such as 2026-11-21"),
     ],
 }
 OF_A_GATEWAY = {"meter", "out.ovsu"}

@@ -68,22 +68,8 @@ def test_an_expired_token_is_listed_as_expired_with_its_last_day_of_use(folder):
 
 
 def test_every_action_has_an_example_in_its_help(folder):
-    actions = ("create", "summary", "compact", "backup", "restore", "note", "tokens")
+    actions = ("create", "summary", "compact", "backup", "restore", "tokens")
     for action in actions:
         done = within("store", action, "--help", cwd=folder)
         assert done.returncode == 0
         assert "example:\n  overstory store" in done.stdout
-
-
-def test_notes_are_added_and_counted(folder):
-    adding = "note", "reports.db", "Version 3 is out"
-    release = answer(folder, *adding, "--kind", "release", "--day", "2026-11-16", "--metric", "colour")
-    about = {"metric": "colour", "day": "2026-11-16", "kind": "release", "text": "Version 3 is out"}
-    assert release == about | {"id": release["id"]}
-    plain = within("store", *adding, "--day", "2026-11-17", cwd=folder).stdout.strip()
-    with open_store(str(folder / "reports.db")) as store:
-        by_id = {note.id: note.to_json() for note in store.notes()}
-    assert by_id[release["id"]] == release
-    assert (by_id[plain]["day"], by_id[plain]["kind"], by_id[plain]["metric"]) == ("2026-11-17", "note", None)
-    assert answer(folder, "summary", "reports.db")["notes"] == 2
-    assert "0 collectors seen within a week, 2 notes" in within("store", "summary", "reports.db", cwd=folder).stdout

@@ -4,6 +4,7 @@ import random
 from contextlib import ExitStack
 from functools import reduce
 from operator import add
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -240,7 +241,7 @@ def test_a_backup_and_what_is_restored_from_it_are_the_store(store, metrics, tmp
     held = content(store)
     assert all(held[-6:])
     assert store.backup(tmp_path / "backup.db") == 42
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db", "backup.db.sha256"]
     late = some(metrics["bloom"], PERIOD, 10, 9)
     store.add([late])
     assert restore(tmp_path / "backup.db", fresh_url) == 42
@@ -288,7 +289,7 @@ def test_a_backup_overwrites_nothing(store, tmp_path):
 
 
 def test_a_backup_that_cannot_be_written_names_its_own_file(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(backup, "TemporaryDirectory", raising(PermissionError()))  # as in a folder that is not ours
+    monkeypatch.setattr(Path, "mkdir", raising(PermissionError()))  # as in a folder that is not ours
     with pytest.raises(StoreError, match="no file can be made in"):
         store.backup(tmp_path / "backup.db")
 

@@ -348,7 +348,6 @@ key when no message comes for it any more.""",
 
 _BACKUP: Final = "overstory store backup postgresql://overstory@db/reports monday.db"
 _RESTORE: Final = "overstory store restore monday.db postgresql://overstory@db/reports"
-_ADD_NOTE: Final = 'overstory store note reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
 
 
 def _of_store(name: str, summary: str, example: str, runs: str, *options: Option, more: str = "") -> Command:
@@ -391,20 +390,6 @@ it is shown once, when it is made.""",
     rules=(OneOf(("--add", "--revoke")), Together(("--add", "--application")), Needs(("--expires",), ("--add",))),
 )
 
-NOTE: Final = _of_store(
-    "note",
-    "add a note about a day: a release, an incident",
-    _ADD_NOTE,
-    "add_note",
-    Option("text", "one line of at most 500 characters", "TEXT"),
-    Option("--metric", "the metric that it is about (default: all metrics)", "ID"),
-    Option("--day", "the day that it is about, in UTC (default: today)", "DATE"),
-    Option("--kind", "release (a marker on the console's charts), incident or note", "KIND", default="note"),
-    more="""\
-The console's page Health lists notes, and removes them. Everybody who may read the store's counts can read its notes,
-and they stay when reports are deleted: write no names into them. Who wrote a note, and when, is not stored.""",
-)
-
 STORE: Final = Command(
     "store",
     "overstory store create reports.db\n"
@@ -433,13 +418,12 @@ A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stor
         Command(
             "restore",
             _RESTORE,
-            Option("file", "the backup", "FILE"),
+            Option("file", "the backup", "FILE", Path),
             Option("url", "the new store: a file that does not exist, or an empty database", "URL"),
             summary="fill a new store from a backup",
             runs="service.store:fill",
         ),
         TOKENS,
-        NOTE,
     ),
 )
 

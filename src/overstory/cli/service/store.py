@@ -1,4 +1,4 @@
-"""``overstory store`` and ``export``: the collector's database, its tokens, its notes, and reports out of it."""
+"""``overstory store`` and ``export``: the collector's database, its tokens, and reports out of it."""
 
 from __future__ import annotations
 
@@ -159,24 +159,6 @@ def _life(state: str, expires: str | None, revoked: str | None) -> str:
     if revoked:
         return f"revoked {revoked}"
     return f"{'expired' if state == 'expired' else 'expires'} {expires}" if expires else "no expiry"
-
-
-def add_note(args: argparse.Namespace) -> int:
-    today = dt.datetime.now(dt.UTC).date().toordinal() - dt.date(1970, 1, 1).toordinal()
-    day = today if args.day is None else _parsed_day(args.day)
-    with open_store(args.url) as store:
-        note = store.add_note(args.text, day, args.kind, args.metric)
-    print_answer(args, note.to_json(), [Lines(note.id)])
-    return 0
-
-
-def _parsed_day(date: str) -> int:
-    from overstory.protocol.metrics import Period
-
-    try:
-        return Period.parse("day").parse_label(date)
-    except ParameterError:
-        raise ParameterError(f"--day {date}: give a date such as 2026-11-21") from None
 
 
 def export(args: argparse.Namespace) -> int:

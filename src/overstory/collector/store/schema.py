@@ -259,4 +259,3 @@ REWRITTEN: Final = "rest of "
 rewriting failed, if it did."""
 
 STORE_ID: Final = "store"  # a random id that manifests name; a backup and what is restored from it have the same
-TABLE_DIGEST: Final = "digest of "  # in a backup: the digest of the table

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, union, update
 
@@ -23,7 +23,6 @@ from overstory.collector.store.counts import (
     Key,
     count_reports,
     counts_of_row,
-    inbox_rows,
     keys_of,
     read_batches,
     shuffled,
@@ -60,6 +59,7 @@ from overstory.collector.store.operations import (
 from overstory.collector.store.schema import CHUNKS, COUNTS, IDS_DELETED, INBOX, TOKENS, day_of_ids, read_fact
 from overstory.collector.store.upkeep import Compacted, InboxAges, Retained, compact, retain
 from overstory.protocol.errors import ParameterError
+from overstory.protocol.wire.upload import cohort_width
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
@@ -67,6 +67,31 @@ if TYPE_CHECKING:
     from overstory.collector.store.copies.export import Exported
     from overstory.engines.folders import Folder
     from overstory.protocol.metrics import Metric, MetricRegistry
+
+
+INBOX_KEY: Final = ("metric", "period", "digest", "device_group", "num_bits", "num_cohorts")
+
+
+def _inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
+    """Return one row of the inbox for each (metric, period, digest, group) that there are reports of."""
+    together: dict[tuple[Any, ...], list[Received]] = {}
+    for batch in batches:
+        key = batch.metric, batch.period, batch.digest, batch.group, batch.num_bits, batch.num_cohorts
+        together.setdefault(key, []).append(batch)
+    rows = []
+    for key, some in together.items():
+        metric, *_, num_bits, num_cohorts = key
+        reports = sum(batch.num_reports for batch in some)
+        cohorts, bits = b"".join([batch.cohorts for batch in some]), b"".join([batch.bits for batch in some])
+        if (len(cohorts), len(bits)) != (reports * cohort_width(num_cohorts), reports * (-(-num_bits // 8))):
+            raise ParameterError(
+                f"{metric}: {reports} reports of {num_bits} bits and {num_cohorts} cohorts do not have columns of "
+                f"{len(cohorts)} and {len(bits)} bytes"
+            )
+        if reports:
+            about = dict(zip(INBOX_KEY, key, strict=True))
+            rows.append({**about, "num_reports": reports, "cohorts": cohorts, "bits": bits})
+    return rows
 
 
 class Store:
@@ -98,7 +123,7 @@ class Store:
                 new.append(batch.batch in ids)
                 ids.discard(batch.batch)
             fresh = list(compress(received, new))
-            rows = inbox_rows(fresh)
+            rows = _inbox_rows(fresh)
             if rows:
                 connection.execute(INBOX.insert(), rows)
             released = [batch for batch in fresh if batch.released is not None]
