@@ -21,11 +21,10 @@ JSON = "application/json"
 DAYS = ("2026-11-18", "2026-11-19", "2026-11-21")
 COUNTS = (
     "",
-    "?format=csv",
     "?from=2026-11-19&to=2026-11-20",
     "?from=yesterday",
     "?from=2026-11-21&to=2026-11-01",
-    "?format=xml",
+    "?form=xml",
 )
 SERVED = "--registry metrics.toml --store golden.db"
 
@@ -156,7 +155,6 @@ def pages(talk, admin, write):
     talk.ask(counts, authorization=write).shown()
     for query in COUNTS:
         talk.ask(counts + query, authorization=admin).shown()
-    talk.ask("/v1/metrics/tree/counts?format=csv", authorization=admin).shown()
     talk.ask("/v1/metrics/shape/counts", authorization=admin).shown()
     return talk.text
 

@@ -76,11 +76,6 @@ class LinkedSupport(ServerHalf[JointMechanism]):
         first, second = self.sizes
         return self.mechanism.num_cohorts, (first + 1) * (second + 1)
 
-    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - supports, not values
-        """Return the two supports' numbers; ``*`` is any."""
-        first, second = ([*map(str, range(size)), "*"] for size in self.sizes)
-        return [f"{x}&{y}" for x in first for y in second]
-
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
         pairs = [self.mechanism.split(value) for value in values]
         tables = np.empty(2, object)
