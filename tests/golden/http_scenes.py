@@ -1,7 +1,6 @@
 """A collector over HTTP, its clock set: every page, every reason to refuse; and what its store then holds."""
 
 import functools
-import gzip
 import json
 import os
 import random
@@ -95,7 +94,6 @@ def posts(talk, write):
     one = uploaded("theme", DAYS[2], digests["theme"], 20, [(0, 1)], 1)
     post("one report", one)
     post("the same again", one)
-    post("packed in gzip", gzip.compress(posted(one | {"batch": f"{21:032x}"}), mtime=0), content_encoding="gzip")
     binary = place_uploads()
     post("binary, of a gateway", binary, content_type=KIND)
     post("damaged", binary[:-1] + b"?", content_type=KIND)

@@ -17,15 +17,14 @@ DAY: Final = 86_400
 class Limits(ConnectionLimits):
     """Upper bounds. A request beyond one of them is refused with a reason, and nothing of it is stored."""
 
-    body_bytes: int = 8 * MEBIBYTE  # the body of a request, as it travels
-    # A body in JSON, inflated or not: it takes far longer to read, and about twenty times its size in memory.
+    body_bytes: int = 8 * MEBIBYTE  # the body of a request
+    # A body in JSON: it takes far longer to read, and about twenty times its size in memory.
     json_bytes: int = MEBIBYTE
-    inflated_bytes: int = 16 * MEBIBYTE  # a compressed body after inflating, which stops there
     uploads: int = 1_000  # per request
     reports: int = 100_000  # per request
     queue_reports: int = 1_000_000  # everything that waits for its commit, what is being committed included
     queue_bytes: int = 128 * MEBIBYTE  # of the same
-    # All bodies together that are being received, or wait to be inflated or parsed.
+    # All bodies together that are being received, or wait to be parsed.
     reading_bytes: int = 128 * MEBIBYTE
     commit_seconds: float = 30.0  # until a commit has ended
 

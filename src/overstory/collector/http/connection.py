@@ -190,7 +190,7 @@ class Connection(BoundedConnection):
         if self._answering or self.parser.get_http_version() != "1.1":
             return None
         head = read_head(self.headers)
-        if head.length is None or head.length > SMALL or head.encoding or head.content_type != MEDIA_TYPE:
+        if head.length is None or head.length > SMALL or head.content_type != MEDIA_TYPE:
             return None
         return _Exchange(head, self.entrance.refuse(head), keep_alive=self.parser.should_keep_alive())
 

@@ -48,7 +48,11 @@ class Reason(StrEnum):
         "The request holds more uploads or reports than this collector takes: send fewer at once.",
         _FINAL,
     )
-    WRONG_TYPE = "wrong-type", 415, "The content type is not one that this collector reads."
+    WRONG_TYPE = (
+        "wrong-type",
+        415,
+        "The content type is not one that this collector reads, or the body has a Content-Encoding.",
+    )
     NO_TOKEN = "no-token", 401, "The request has no write token: send it as Authorization: Bearer."
     UNKNOWN_TOKEN = "unknown-token", 401, "The write token is not known here, was revoked, or has expired."
     UNKNOWN_METRIC = "unknown-metric", 404, "The registry of this collector does not list the metric.", _OF_METRIC
