@@ -2,8 +2,8 @@
 
 import random
 from contextlib import ExitStack
-from functools import reduce
-from operator import add
+from hashlib import blake2b
+from itertools import chain, cycle
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from sqlalchemy import select
 
+from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.auth import sha256
 from overstory.collector.ingest.received import Released
@@ -25,7 +26,7 @@ from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import Period
 from support.collector_in_process import raising
 from support.store_databases import KINDS, fresh
-from support.store_samples import DAY, NOW, Model, as_multiset, counted, received, registry, reports, some
+from support.store_samples import DAY, NOW, Model, as_multiset, counted, received, registry, reports, some, summed
 
 PERIOD = 20_000
 
@@ -102,17 +103,6 @@ def test_a_report_that_cannot_be_counted_holds_up_nothing_else(store, metrics):
     done = store.compact(NOW)
     assert done.reports == 4
     assert done.waiting == ("colour, 2024-10-04: a report of grr is a number below 3, not 3",)
-
-
-def test_folding_keeps_every_report(store, metrics):
-    metric, rng = metrics["bloom"], random.Random(5)
-    sent = reports(metric, 3000, rng)
-    for start in range(0, 3000, 1000):
-        store.add([received(metric, PERIOD, sent[start : start + 1000])])
-        store.compact(NOW)
-    came = ReportBatch.of(metric.mechanism, sent)
-    kept = list(store.reports(metric, PERIOD, PERIOD))
-    assert sorted(row for batch in kept for row in as_multiset(batch)) == as_multiset(came)
 
 
 def test_chunks_are_merged_until_they_are_full(store, metrics, monkeypatch):
@@ -227,9 +217,7 @@ def test_a_backup_and_what_is_restored_from_it_are_the_store(store, metrics, tmp
     store.add(sent[:3])
     store.compact(NOW)
     store.add([*sent[3:], some(metrics["size"], PERIOD, 2, 9)._replace(released=Released(bytes(16), 1))])
-    store.report_state(
-        CollectorState("5f3a9c01", "0.2.0", 1, 2, 17, 0.02), {(None, 1, "bits"): 3, ("bloom", 1, "bits"): 2}
-    )
+    store.report_state(CollectorState("5f3a9c01", "0.2.0", 1, 2, 17), {(None, 1, "bits"): 3, ("bloom", 1, "bits"): 2})
     store.add_note("Version 3 is out", PERIOD, "release")
     token = store.add_token("write", "trees")
 
@@ -326,8 +314,12 @@ def test_tokens_that_are_none(store):
 # A store against lists in memory: whatever is done to it, in whatever order, it says what they say
 METRICS = ("bloom", "colour", "size", "tree")
 PERIODS = (20_000, 20_001)
+GROUPS = ("", "1.0", "1.1")
 BATCHES = st.lists(
-    st.tuples(st.sampled_from(METRICS), st.sampled_from(PERIODS), st.integers(0, 5), st.integers(1, 30)), max_size=4
+    st.tuples(
+        *(st.sampled_from(values) for values in (METRICS, PERIODS, GROUPS)), st.integers(0, 5), st.integers(1, 30)
+    ),
+    max_size=4,
 )
 
 
@@ -338,16 +330,17 @@ class StoreMachine(RuleBasedStateMachine):
         self.url = self.stack.enter_context(fresh(kind, folder))
         self.metrics, self.model = registry(folder=folder), Model()
         self.store = open_store(self.url, self.metrics, create=True)
+        self.looks = cycle([None, GROUPS[1:2], GROUPS[::2]])
 
     @rule(batches=BATCHES)
     def add(self, batches):
         given, expected = [], []
-        for name, period, size, number in batches:
+        for name, period, group, size, number in batches:
             # A batch's content follows from its id, as a sender's does: what is sent again is the same.
-            batch = f"{name} {period} {size} {number}".encode().ljust(16)[:16]
-            sent = reports(self.metrics[name], size, random.Random(repr(batch)))
-            given.append(received(self.metrics[name], period, sent, batch=batch))
-            expected.append(self.model.add(self.metrics[name], period, batch, sent))
+            batch = blake2b(repr((name, period, group, size, number)).encode(), digest_size=16).digest()
+            sent = reports(self.metrics[name], size, random.Random(batch))
+            given.append(received(self.metrics[name], period, sent, batch=batch)._replace(group=group))
+            expected.append(self.model.add((name, period, group), batch, sent))
         assert self.store.add(given) == expected
 
     @rule()
@@ -373,14 +366,17 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self):
-        for name in METRICS:
-            expected = self.model.counts(self.metrics[name])
-            found = self.store.counts(self.metrics[name], *PERIODS)
-            assert found == expected
-            sums = self.store.sums(self.metrics[name], *PERIODS)
-            # Retention deletes sums with their reports; until then they are of all reports.
-            assert all(sums[period].num_reports <= expected[period].num_reports for period in sums)
-            assert self.store.periods(name) == sorted(expected)
+        groups = next(self.looks)
+        for metric in map(self.metrics.__getitem__, METRICS):
+            assert self.store.counts(metric, *PERIODS, groups=groups) == self.model.counts(metric, groups)
+            stored, is_watched = self.model.stored(metric, groups), Watch.of(metric.mechanism) is not None
+            sums = {period: summed(metric, sent) for period, sent in stored.items() if is_watched}
+            assert self.store.sums(metric, *PERIODS, groups=groups) == sums
+            found = [row for batch in self.store.reports(metric, *PERIODS, groups) for row in as_multiset(batch)]
+            assert sorted(found) == as_multiset(ReportBatch.of(metric.mechanism, list(chain(*stored.values()))))
+            keys = self.model.keys(metric.id)
+            assert self.store.periods(metric.id) == sorted({period for _, period, _ in keys})
+            assert self.store.groups(metric.id) == sorted({group for *_, group in keys})
 
     def teardown(self):
         self.store.close()
@@ -397,36 +393,6 @@ def test_a_store_is_what_lists_in_memory_are(kind, server_folder):
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(lambda: StoreMachine(kind, server_folder), settings=few)
-
-
-# Each group's reports are counted apart, and all of them together are what they always were
-def filled(store, name, sizes, seed=1):
-    metric, rng = registry()[name], random.Random(seed)
-    sent = {group: [reports(metric, number, rng) for _ in range(2)] for group, number in sizes.items()}
-    for part in range(2):
-        store.add([received(metric, PERIOD, both[part])._replace(group=group) for group, both in sent.items()])
-        if not part:
-            store.compact(NOW)
-    return {group: counted(metric, both[0] + both[1]) for group, both in sent.items()}
-
-
-@pytest.mark.parametrize("name", ["bloom", "colour", "size"])
-def test_each_group_is_counted_apart_and_all_together_as_before(store, metrics, name):
-    metric = metrics[name]
-    counts = filled(store, name, {"": 3, "1.0": 20, "1.1": 7, "other": 4})
-    for _ in range(2):
-        assert store.groups(name) == ["", "1.0", "1.1", "other"]
-        for group, own in counts.items():
-            assert store.counts(metric, PERIOD, PERIOD, groups=[group]) == {PERIOD: own}
-        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: reduce(add, counts.values())}
-        both = counts["1.0"] + counts["other"]
-        assert store.counts(metric, PERIOD, PERIOD, groups=["1.0", "other"]) == {PERIOD: both}
-        assert store.counts(metric, PERIOD, PERIOD, groups=["2"]) == {}
-        assert store.tally(name, PERIOD, PERIOD) == {(PERIOD, metric.mechanism.digest): 68}
-        assert sum(map(len, store.reports(metric, PERIOD, PERIOD))) == 68
-        store.compact(NOW)
-    (summary,) = store.summary().metrics
-    assert (summary.counted, summary.kept, summary.waiting) == (68, 68, 0)
 
 
 def test_a_batch_counts_once_whatever_group_a_second_copy_names(store, metrics):

@@ -43,7 +43,7 @@ def test_a_refusal_has_a_day_or_a_metric_and_nothing_of_who_sent_it():
 
 
 def test_a_collector_is_a_random_id_and_has_no_machine_and_no_address():
-    assert set(COLLECTORS.c.keys()) == {"id", "version", "started", "last_seen", "waiting", "commit_p95"}
+    assert set(COLLECTORS.c.keys()) == {"id", "version", "started", "last_seen", "waiting"}
 
 
 def test_a_note_has_no_author_and_no_time_of_writing():

@@ -37,6 +37,5 @@ class UpkeepIntervals:
     compact: float = 10.0  # look which reports should be counted and shuffled
     within: float = 300.0  # reports are counted and shuffled after this time, however few they are
     retain: float = 3600.0  # delete reports past their metric's retention
-    uses: float = 60.0  # note on which day tokens were last used
     checkpoint: float = 1.0  # do what a writer to the store would otherwise have to do
     state: float = 5.0  # store what was refused, and every 15 seconds a heartbeat

@@ -62,8 +62,6 @@ class CollectorState:
     started: int  # as `last_seen`: unix time in seconds
     last_seen: int
     waiting: int  # reports, for their commit
-    # Seconds within which 95 of 100 commits of the last five minutes ended, up to a bound of the histogram.
-    commit_p95: float | None = None
 
     def silent(self, now: float) -> bool:
         return now - self.last_seen > SILENT

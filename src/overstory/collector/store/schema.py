@@ -7,7 +7,7 @@
                 past retention, fewer are in the counts that stay. Beside them, as long as the reports are stored, what
                 was summed of them to notice crafted ones
     metrics     what a mechanism's digest stands for, so that counting and retention need no registry
-    tokens      SHA-256 of bearer tokens, and on which day each was last used
+    tokens      SHA-256 of bearer tokens
     about       facts about the store itself, under the keys below
     tallies     how much was refused and why: by day, or by metric and the metric's period
     collectors  the last heartbeat of each collecting process
@@ -29,7 +29,6 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
-    Double,
     Index,
     Integer,
     LargeBinary,
@@ -196,7 +195,6 @@ TOKENS: Final = Table(
     Column("created", BigInteger, nullable=False),
     Column("expires", BigInteger),
     Column("revoked", BigInteger),
-    Column("used", BigInteger),  # the last day, counted from 1970
 )
 
 ABOUT: Final = Table("about", METADATA, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
@@ -219,7 +217,6 @@ COLLECTORS: Final = Table(
     Column("started", BigInteger, nullable=False),
     Column("last_seen", BigInteger, nullable=False),
     Column("waiting", BigInteger, nullable=False),
-    Column("commit_p95", Double),
 )
 
 NOTES: Final = Table(

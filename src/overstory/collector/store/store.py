@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, union, update
+from sqlalchemy import ColumnElement, Connection, Table, func, select, union, update
 
 from overstory.collector.auth import Role, Token, make_token
 from overstory.collector.ingest.received import Received
@@ -208,16 +208,6 @@ class Store:
         row = {column.name: getattr(token, column.name) for column in TOKENS.columns}
         self._database.write(lambda connection: connection.execute(TOKENS.insert(), [row]))
         return plain
-
-    def note_token_days(self, days: Mapping[str, int]) -> None:
-        """Store the last day, counted from 1970, on which each token was used, by the tokens' ids."""
-
-        def work(connection: Connection) -> None:
-            for token, day in sorted(days.items()):  # in one order: of two collectors, one waits
-                is_later = or_(TOKENS.c.used.is_(None), TOKENS.c.used < day)
-                connection.execute(update(TOKENS).where(TOKENS.c.id == token, is_later).values(used=day))
-
-        self._database.write(work)
 
     def revoke_token(self, token_id: str) -> None:
         """Refuse a token from now on."""

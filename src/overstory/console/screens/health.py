@@ -226,7 +226,6 @@ class _Health:
             Column("last_seen", "Last seen", is_left=True),
             Column("started", "Started", is_left=True),
             Column("waiting", "Reports waiting", thousands),
-            Column("commit_p95", "95 of 100 commits within", _seconds),
             Column("version", "Version", is_left=True),
         )
         rows = [
@@ -348,10 +347,6 @@ def _known(number: float | None, unit: str = "") -> str:
 
 def _short(digits: str) -> str:
     return digits[:8]
-
-
-def _seconds(seconds: float | None) -> str:
-    return "no commits" if seconds is None else f"{seconds:g} s"
 
 
 def _day(day: int) -> str:
