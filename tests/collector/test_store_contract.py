@@ -1,9 +1,10 @@
 """What every store does, whichever database it is in."""
 
 import random
+from collections import Counter
 from contextlib import ExitStack
 from hashlib import blake2b
-from itertools import chain, cycle
+from itertools import chain, cycle, product
 from pathlib import Path
 
 import pytest
@@ -32,25 +33,6 @@ PERIOD = 20_000
 
 
 ALL = ("bloom", "colour", "size", "tree")
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_what_is_added_is_counted_before_and_after_folding(store, metrics, name):
-    metric, rng = metrics[name], random.Random(1)
-    sent = {period: reports(metric, 40, rng) for period in (PERIOD, PERIOD + 1)}
-    assert store.add([received(metric, period, some) for period, some in sent.items()]) == [True, True]
-    expected = {period: counted(metric, some) for period, some in sent.items()}
-    second = {PERIOD + 1: expected[PERIOD + 1]}
-    assert store.counts(metric, PERIOD, PERIOD + 1) == expected
-    assert store.counts(metric, PERIOD, PERIOD + 1, {PERIOD + 1, PERIOD + 9}) == second
-    assert store.compact(NOW).reports == 80
-    assert store.counts(metric, PERIOD, PERIOD + 1) == expected
-    assert store.counts(metric, PERIOD, PERIOD + 1, [PERIOD + 1]) == second
-    assert store.counts(metric, PERIOD, PERIOD, [PERIOD + 1]) == store.counts(metric, PERIOD, PERIOD, []) == {}
-    assert store.counts(metric, PERIOD + 1, PERIOD + 9) == {PERIOD + 1: expected[PERIOD + 1]}
-    assert store.counts(metric, PERIOD + 2, PERIOD + 9) == {}
-    assert store.tally(name, PERIOD + 1, PERIOD + 9) == {(PERIOD + 1, metric.mechanism.digest): 40}
-    assert store.periods(name) == [PERIOD, PERIOD + 1]
 
 
 def test_a_batch_whose_columns_are_too_short_takes_nothing_with_it(store, metrics):
@@ -198,19 +180,6 @@ def test_periods_of_another_length_need_another_metric(store, store_url, metrics
         open_store(store_url, weekly)
 
 
-def test_the_summary_counts_what_is_where(store, metrics):
-    store.add([some(metrics["bloom"], PERIOD + day, 10, day) for day in range(3)])
-    store.compact(NOW)
-    store.retain(metrics["bloom"].period.start(PERIOD + 1) + 90 * DAY)
-    store.add([some(metrics["bloom"], PERIOD + 4, 1, 9)])
-    summary = store.summary()
-    (found,) = summary.metrics
-    assert (found.metric, found.mechanism, found.first, found.last) == ("bloom", "rappor", "2024-10-04", "2024-10-08")
-    assert (found.counted, found.kept, found.waiting) == (30, 20, 1)
-    assert summary.batch_ids == 4
-    assert summary.size > 10_000
-
-
 def test_a_backup_and_what_is_restored_from_it_are_the_store(store, metrics, tmp_path, fresh_url):
     sent = [some(metrics[name], PERIOD, 10, seed) for seed, name in enumerate(ALL)]
     sent[0] = sent[0]._replace(group="1.0")
@@ -331,7 +300,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.url = self.stack.enter_context(fresh(kind, folder))
         self.metrics, self.model = registry(folder=folder), Model()
         self.store = open_store(self.url, self.metrics, create=True)
-        self.looks = cycle([None, GROUPS[1:]])
+        self.looks = cycle(product([None, GROUPS[1:]], [PERIODS, PERIODS[1:] * 2], [None, PERIODS[:1]]))
 
     @rule(batches=BATCHES, folds=st.booleans())
     def add(self, batches, folds):
@@ -365,17 +334,34 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self):
-        groups = next(self.looks)
+        groups, (first, last), among = next(self.looks)
+        chosen = {period for period in PERIODS if first <= period <= last}
         for metric in map(self.metrics.__getitem__, METRICS):
-            assert self.store.counts(metric, *PERIODS, groups=groups) == self.model.counts(metric, groups)
-            stored, is_watched = self.model.stored(metric, groups), Watch.of(metric.mechanism) is not None
-            sums = {period: summed(metric, sent) for period, sent in stored.items() if is_watched}
-            assert self.store.sums(metric, *PERIODS, groups=groups) == sums
-            found = [row for batch in self.store.reports(metric, *PERIODS, groups) for row in as_multiset(batch)]
-            assert sorted(found) == as_multiset(ReportBatch.of(metric.mechanism, list(chain(*stored.values()))))
+            counts, stored = self.model.counts(metric, groups), self.model.stored(metric, groups)
+            expected = {period: counts[period] for period in chosen.intersection(counts, among or chosen)}
+            assert self.store.counts(metric, first, last, among, groups) == expected
+            is_watched = Watch.of(metric.mechanism) is not None
+            sums = {period: summed(metric, stored[period]) for period in chosen.intersection(stored) if is_watched}
+            assert self.store.sums(metric, first, last, groups) == sums
+            found = [row for batch in self.store.reports(metric, first, last, groups) for row in as_multiset(batch)]
+            of_chosen = chain.from_iterable(stored.get(period, ()) for period in chosen)
+            assert sorted(found) == as_multiset(ReportBatch.of(metric.mechanism, list(of_chosen)))
             keys = self.model.keys(metric.id)
             assert self.store.periods(metric.id) == sorted({period for _, period, _ in keys})
             assert self.store.groups(metric.id) == sorted({group for *_, group in keys})
+            came = Counter[tuple[int, bytes]]()
+            for key in self.model.keys(metric.id, groups):
+                waiting = self.model.waiting.get(key, ())
+                came[key[1], metric.mechanism.digest] += self.model.ever.get(key, 0) + len(waiting)
+            assert self.store.tally(metric.id, *PERIODS, groups) == came
+
+    @invariant()
+    def adds_up(self):
+        summary = self.store.summary()
+        assert summary.batch_ids == len(self.model.ids)
+        parts = self.model.ever.values(), map(len, self.model.kept.values()), map(len, self.model.waiting.values())
+        sizes = [(one.counted, one.kept, one.waiting) for one in summary.metrics]
+        assert [sum(of) for of in parts] == [sum(of) for of in zip(*sizes, strict=True)] or not sizes
 
     def teardown(self):
         self.store.close()
