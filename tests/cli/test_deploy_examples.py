@@ -51,7 +51,10 @@ def test_the_image_runs_as_nobody_in_particular_from_what_the_repository_has():
         if not line.startswith("--from"):
             assert all((ROOT / source).exists() for source in line.split()[:-1]), line
     assert [json.loads(line) for line in of("ENTRYPOINT") + of("CMD")] == [["overstory"], ["serve"]]
-    assert json.loads(of("HEALTHCHECK")[0].partition("CMD ")[2]) == ["overstory", "serve", "--check"]
+    asked = json.loads(of("HEALTHCHECK")[0].partition("CMD ")[2])
+    assert asked[:2] == ["python", "-c"]
+    nobody_there = {"OVERSTORY_PORT": "1"}
+    assert subprocess.run([sys.executable, *asked[1:]], check=False, env=nobody_there, capture_output=True).returncode
     (line,) = of("ENV")
     values = dict(pair.split("=", 1) for pair in line.split())
     assert {name for name in values if name.startswith("OVERSTORY_")} <= VARIABLES

@@ -19,7 +19,6 @@ from pathlib import Path
 import httpx
 import pytest
 
-from overstory.cli.main import main
 from overstory.collector.auth import sha256
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
@@ -237,23 +236,6 @@ def status(wire, name):
 
 def page(wire, path, accept="*/*"):
     return wire.send(f"GET {path} HTTP/1.1\r\nHost: c\r\nAccept: {accept}\r\n\r\n".encode()).answer()
-
-
-def test_the_check_of_a_container_reads_the_settings_of_the_collector(tmp_path, capsys, monkeypatch):
-    def checked(*options):
-        status = main(["serve", "--check", "--registry", "metrics.toml", "--store", "store.db", *options])
-        return status, capsys.readouterr().err
-
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    with serving(tmp_path) as running:
-        port = running.address[1]
-        monkeypatch.setenv("OVERSTORY_PORT", str(port))
-        assert checked() == checked("--host", "0.0.0.0") == (0, "")
-        assert running.stop() == 0
-    status, said = checked()
-    assert (status, said.count("\n")) == (1, 1)
-    assert said.startswith(f"overstory: http://127.0.0.1:{port}/readyz: ")
-    assert checked("--port", "0") == (2, "overstory: error: --check needs the collector's port, and --port is 0\n")
 
 
 def test_the_log_says_when_it_started_reloaded_and_stopped_and_what_matters(tmp_path):

@@ -86,7 +86,6 @@ SERVE: Final = Command(
     "serve",
     "overstory serve --registry metrics.toml --store reports.db --port 8000",
     CONFIG,
-    flag("--check", "ask the collector with these settings whether it takes reports, and end"),
     *SERVE_SETTINGS,
     more="""\
 The collector takes reports over HTTP, acknowledges them after they are committed, and returns counts. It creates the
@@ -97,8 +96,6 @@ Every setting is an environment variable (OVERSTORY_STORE for --store) and a key
 OVERSTORY_CONFIG names (store = "reports.db"); the command line has those that most need. It overrides the environment,
 which overrides the file. Put a store's URL with a password in the environment or the file: everybody on a machine can
 see command lines.
-
-With --check and the same settings it asks a running collector whether it takes reports, and returns 0 or 1.
 
 SIGTERM and SIGINT end the collector after everything in its queue is committed. SIGHUP makes it read the registry, the
 certificate, the tokens and the keys again. One process can serve a SQLite file; several can share a PostgreSQL
