@@ -160,6 +160,7 @@ def renamed_when_complete(path: Path) -> Iterator[Path]:
         yield part
         sync(part)
         checksum = checksum_file(part)
+        create_private_file(checksum)
         checksum.write_text(_checksum_of(part), "utf-8")
         sync(checksum)
         checksum.rename(checksum_file(path))
