@@ -59,7 +59,7 @@ def test_the_image_runs_as_nobody_in_particular_from_what_the_repository_has():
     values = dict(pair.split("=", 1) for pair in line.split())
     assert {name for name in values if name.startswith("OVERSTORY_")} <= VARIABLES
     args = settings_of({name: value for name, value in values.items() if name in VARIABLES})
-    assert (args.host, args.port, args.log_format) == ("0.0.0.0", int(of("EXPOSE")[0]), "json")
+    assert (args.host, args.port) == ("0.0.0.0", int(of("EXPOSE")[0]))
 
 
 def settings_of(environ, *options):
@@ -253,7 +253,6 @@ def test_every_option_is_a_variable_and_a_key(tmp_path):
         ("port = true", "field port: give a whole number, not True"),
         ("open_writes = 1", "give true or false, not 1"),
         ("store = 5", "give text, not 5"),
-        ('log_format = "xml"', "log_format: give text or json"),
         ("compact-every = 1\ncompact_every = 2", "given twice"),
         ("port = ", "this is not TOML"),
     ],
@@ -273,7 +272,6 @@ def test_what_a_file_may_not_say(tmp_path, text, said):
         ("PORT", "many", "OVERSTORY_PORT=many: give a whole number"),
         ("GRACE", "long", "OVERSTORY_GRACE=long: give a number"),
         ("OPEN_WRITES", "maybe", "OVERSTORY_OPEN_WRITES=maybe: give 1 or 0"),
-        ("LOG_FORMAT", "xml", "OVERSTORY_LOG_FORMAT=xml: give text or json"),
     ],
 )
 def test_what_a_variable_may_not_say(name, value, said):

@@ -30,11 +30,6 @@ UPKEEP: Final = ("tokens", "compact", "retain", "checkpoint", "state")
 SIZES: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 
 
-def log_event(message: str, **facts: Any) -> None:
-    """Log what happened to the collector; `facts` are keys of a JSON line, and part of the message for people."""
-    LOG.info(message, extra={"facts": facts})
-
-
 class Histogram:
     """Counts of observations up to each bound."""
 

@@ -16,7 +16,7 @@ from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.store.databases.database import has_password
-from overstory.collector.telemetry import LOG, log_event
+from overstory.collector.telemetry import LOG
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.supervision.listening import Listening
@@ -32,7 +32,7 @@ _VISIBLE: Final = (
 
 
 def collect(args: argparse.Namespace, store_on_command_line: str) -> None:
-    begin_log(LOG, args.log_format)
+    begin_log(LOG)
     for finding in check_kernels(compiling=False) if args.compact_every else ():
         if finding.level == "error":  # reports cannot be counted: none are taken
             raise OverstoryError(finding.detail)
@@ -81,7 +81,7 @@ def open_to_serve(url: str, registry: MetricRegistry) -> Store:
     try:
         store = open_store(url)
     except MissingStoreError:
-        log_event("there is no store yet: creating it")
+        LOG.info("there is no store yet: creating it")
         store = open_store(url, create=True)
     try:
         store.serve_alone()  # before anything is written to another collector's store

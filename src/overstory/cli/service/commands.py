@@ -76,9 +76,6 @@ SERVE_SETTINGS: Final = settings(
         ),
         Option("--queue-reports", "reports that may wait for their commit", "N", int, 1_000_000, fits=AT_LEAST_ONE),
         Option("--grace", "seconds of refusing reports before it stops listening", "S", float, 1.0, fits=_NOT_NEGATIVE),
-        Option(
-            "--log-format", "form of the log on standard error: text or json", choices=("text", "json"), default="text"
-        ),
     ),
 )
 
