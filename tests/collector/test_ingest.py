@@ -325,13 +325,6 @@ def decided(ingest, raw):
     return ingest.decide(raw, MEDIA_TYPE, NOW)
 
 
-@pytest.mark.parametrize("group", ["1.0", "1.1", "other", ""])
-def test_a_listed_group_is_taken_and_so_is_a_report_that_names_none(group):
-    decision = decided(Ingest(GROUPED), in_group(group))
-    assert [received.group for received in decision.received] == [group]
-    assert decision.results[0].reason is None
-
-
 @pytest.mark.parametrize(
     ("metric", "group"), [("grouped", "1.2"), ("grouped", "1"), ("plain", "1.0"), ("plain", "other")]
 )

@@ -11,7 +11,7 @@ from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
-from overstory.queries.counts import read_store, with_sums
+from overstory.queries.counts import read_store
 from overstory.queries.sources import remote
 from overstory.queries.sources.remote import RemoteError, read_remote
 from support.registry_texts import COLOURS, registry_of
@@ -34,14 +34,6 @@ def url(metrics, tmp_path_factory):
         for name in ("tree", "colour", "bloom"):
             store.add([received(metrics[name], period, reports(metrics[name], 60, rng)) for period in PERIODS])
     return url
-
-
-def test_counts_are_written_as_the_library_writes_them(metrics, url):
-    pages = pages_of(metrics, url, "tree/counts")
-    with open_store(url, metrics) as store:
-        counted = with_sums(store, read_store(store, metrics["tree"]))
-    assert pages[0].json() == counted.to_json()
-    assert list(pages[0].json()) == list(counted.to_json())
 
 
 @pytest.mark.parametrize(
