@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -28,29 +27,20 @@ from overstory.collector.store.schema import BATCH_IDS, ids_table, ids_table_nam
 
 
 class FairLock:
-    """A lock, first come, first served: `threading.Lock` goes to the thread that is awake, which just released it."""
+    """A lock that goes to a thread that waits, before the one that just released it: `threading.Lock` may not.
+
+    The first who waits holds the turnstile until it has the lock: whoever comes again stays behind it.
+    """
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._waiting: deque[Lock] = deque()
-        self.taken = False
+        self._turnstile, self._lock = Lock(), Lock()
 
     def __enter__(self) -> None:
-        with self._lock:
-            if not self.taken:
-                self.taken = True
-                return
-            turn = Lock()
-            turn.acquire()
-            self._waiting.append(turn)
-        turn.acquire()  # the thread before releases it; the lock stays taken meanwhile
+        with self._turnstile:
+            self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self.taken = False
+        self._lock.release()
 
 
 PATIENCE: Final = 15.0  # seconds to wait for another process's transaction
