@@ -59,7 +59,6 @@ from overstory.collector.store.operations import (
 from overstory.collector.store.schema import CHUNKS, COUNTS, IDS_DELETED, INBOX, TOKENS, day_of_ids, read_fact
 from overstory.collector.store.upkeep import Compacted, InboxAges, Retained, compact, retain
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.wire.upload import cohort_width
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
@@ -74,6 +73,8 @@ INBOX_KEY: Final = ("metric", "period", "digest", "device_group", "num_bits", "n
 
 def _inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
     """Return one row of the inbox for each (metric, period, digest, group) that there are reports of."""
+    from overstory.protocol.wire.upload import cohort_width
+
     together: dict[tuple[Any, ...], list[Received]] = {}
     for batch in batches:
         key = batch.metric, batch.period, batch.digest, batch.group, batch.num_bits, batch.num_cohorts
