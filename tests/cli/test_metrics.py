@@ -109,18 +109,6 @@ def test_every_earlier_registry_is_compared_and_named(folder):
     assert said == {"since version 2026-11-21: reports are kept for 120 days, not for 90"}
 
 
-def test_another_number_of_shards_is_of_the_registry(folder):
-    (folder / "new.toml").write_text((folder / "metrics.toml").read_text() + "\n[shards]\ncount = 4\n")
-    ran = within("metrics", "diff", "metrics.toml", "new.toml", cwd=folder)
-    assert ran.returncode == 0
-    assert ran.stdout.endswith(
-        "[shards] changes for periods that have begun: collectors that have reports of them refuse it\n"
-    )
-    assert "its stored counts" not in ran.stdout
-    read = json.loads(within("metrics", "diff", "metrics.toml", "new.toml", "--json", cwd=folder).stdout)
-    assert (read["breaks_counts"], read["breaks_shards"]) == ([], True)
-
-
 def test_a_metric_that_comes_with_more_for_a_year_is_no_matter_of_the_budget(folder):
     text = (folder / "metrics.toml").read_text()
     (folder / "one.toml").write_text(text[: text.index("\n[metrics.", text.index("[metrics.") + 1)] + "\n")

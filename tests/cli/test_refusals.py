@@ -221,7 +221,6 @@ REFUSED = {
         (f"{STORED} --counts c.csv", "--counts has no effect with --store"),
         (f"{STORED} --plot c.gif", "--plot c.gif: pictures are SVG: give a name that ends in .svg"),
         (f"{STORED} --plot c.svg", "--plot c.svg: there are no reports to draw"),
-        (f"{STORED} --store http://x", "http://x: a collector is read alone: give one --store"),
         (f"{STORED} --engine dask", "--engine has no effect with --store"),
         (f"{STORED} --by-group --group 1.0", "--group and --by-group exclude each other: give one"),
         (f"{STORED} --by-group", "colour has no groups: its reports name none"),
@@ -394,7 +393,6 @@ REFUSED = {
         (f"{TOKEN} 2020-01-01", "would be refused at once"),
         ("create .", "this is a folder; name a file in it, such as reports.db"),
         ("backup reports.db params.csv", "params.csv: this file exists: give the backup another name"),
-        ("note reports.db x --day yesterday", "--day yesterday: give a date such as 2026-11-21"),
     ],
 }
 OF_A_GATEWAY = {"meter", "out.ovsu"}

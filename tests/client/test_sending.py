@@ -23,11 +23,10 @@ from overstory.client.upload.http import Request, Response
 from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_before_sending, retry_after
 from overstory.gateway.gateway import CollectorSink, Gateway, Settings
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.metrics.tables import shard_of
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
 from support.collector_doubles import CountingCollector, after, refusal
-from support.devices import DAY, NOON, REGISTRY, Clock, device, registry, rows_of
+from support.devices import DAY, REGISTRY
 from support.gateway_samples import fed, registry_text
 
 NOW = 20778 * DAY + 9 * 3600.0
@@ -71,7 +70,7 @@ def test_a_refusal_that_is_not_final_waits(reason):
     assert (decision.state, decision.answer, decision.due) == (RowState.WAITING, reason, NOW + 30)
     of_metric = {"unknown-metric", "wrong-parameters", "metric-expired", "unknown-group"}
     assert decision.of_metric == (reason in of_metric)
-    own = reason in {"period-future", "wrong-shard"}
+    own = reason == "period-future"
     assert (decision.resume is None) == own, "this says nothing of other reports"
 
 
@@ -415,50 +414,14 @@ TestDeliveries = Deliveries.TestCase
 TestDeliveries.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
 
 
-SHARDED = registry(more="[shards]\ncount = 5\n")
 SERVER = "https://c.example/here"
 
 
-def address_of(batch, count):
-    return f"{SERVER}/v1/reports/{shard_of(batch, count)}"
-
-
-def test_a_device_sends_each_report_to_its_shard_and_a_retry_to_the_same(tmp_path):
-    clock, collectors = Clock(NOON), CountingCollector(after(Response(None, error="no connection")))
-    client = device(tmp_path, clock=clock, registry=SHARDED, server=SERVER, transport=collectors)
-    for _ in range(8):
-        client.record("colour", "red")
-        clock.tomorrow()
-        client.flush()
-    client.flush()
-    urls: dict[bytes, set[str]] = {}
-    for request in collectors.requests:
-        (upload,) = decode_uploads(request.body, 1)
-        urls.setdefault(upload.batch, set()).add(request.url)
-    assert len(collectors.requests) > len(urls) > 2
-    assert urls == {batch: {address_of(batch, 5)} for batch in urls}
-
-
-def gateway(folder, collectors):
-    sharded = parse_registry(registry_text() + "\n[shards]\ncount = 4\n")
-    sink = CollectorSink(SERVER, collectors)
-    return Gateway(sharded, Settings("energy", folder / "state", agree="on"), sink, environ={})
-
-
-def test_a_gateway_sends_one_request_to_each_shard(tmp_path):
-    collectors = CountingCollector()
-    fed(gateway(tmp_path, collectors), 40)
-    assert len(collectors.requests) == len({request.url for request in collectors.requests}) == 4
-    for request in collectors.requests:
-        assert {address_of(upload.batch, 4) for upload in decode_uploads(request.body, 99)} == {request.url}
-
-
-def test_a_shard_that_is_down_does_not_keep_the_others_reports_back(tmp_path):
-    collectors = CountingCollector(after(Response(503)))
-    sending = fed(gateway(tmp_path, collectors), 40)
-    states = {row.batch: row.state for row in rows_of(sending.client)}
-    down, *_ = collectors.requests
-    assert len({request.url for request in collectors.requests}) == 4
-    failed = {upload.batch for upload in decode_uploads(down.body, 99)}
-    waiting = {batch for batch, state in states.items() if state is RowState.WAITING}
-    assert waiting == failed
+def test_after_a_failure_a_gateway_sends_no_further_request_in_the_round(tmp_path):
+    collector = CountingCollector(after(Response(503)))
+    sink = CollectorSink(SERVER, collector, most_uploads=10)
+    gateway = Gateway(parse_registry(registry_text()), Settings("energy", tmp_path, agree="on"), sink, environ={})
+    fed(gateway, 40)
+    (request,) = collector.requests
+    assert request.url == f"{SERVER}/v1/reports"
+    assert len(decode_uploads(request.body, 99)) == 10

@@ -60,29 +60,3 @@ def test_open_writes_are_open_for_writes_alone(store):
     collector = Collector(METRICS, store, open_writes=True)
     assert collector.endpoint.admit(post) is Reason.STORE, "it is admitted; the writer has not started"
     assert collector.tokens.refuse(b"", "admin", NOW) is Reason.NO_TOKEN
-
-
-def test_the_last_day_of_use_is_kept_a_day_and_not_a_time_and_written_once_a_day(store):
-    day = 86_400
-    token, other = store.add_token("write", "app"), store.add_token("write", "unused")
-    tokens = TokenTable(store.tokens)
-    tokens.refresh()
-    assert tokens.used() == {}
-    for second in range(0, day, 3600):
-        assert tokens.refuse(header(token), "write", 20_000 * day + second) is None
-        tokens.refuse(b"Bearer guess", "write", 20_000 * day)
-    (used,) = tokens.used().items()
-    assert used[1] == 20_000
-    store.note_token_days(dict([used]))
-    tokens.noted(dict([used]))
-    assert tokens.refuse(header(token), "write", 20_000 * day + 86_399) is None
-    assert tokens.used() == {}  # nothing to write until the next day
-    again = TokenTable(store.tokens)  # nor by another collector, or after a start
-    again.refresh()
-    assert again.refuse(header(token), "write", 20_000 * day) is None
-    assert again.used() == {}
-    assert again.refuse(header(token), "write", 20_001 * day) is None
-    store.note_token_days(again.used())
-    store.note_token_days({used[0]: 19_000})  # a clock that was behind
-    assert sorted((one.application, one.used) for one in store.tokens()) == [("app", 20_001), ("unused", None)]
-    assert other

@@ -104,7 +104,7 @@ def test_a_direct_metric_has_no_claim(folder, capsys):
 
 
 def test_counts_travel_with_their_releases(folder):
-    sent = json.loads("".join(counts_text(counted(folder), "json")))
+    sent = json.loads("".join(counts_text(counted(folder))))
     assert [row["smallest_release"] for row in sent["periods"]] == [200, 400]
     again = PeriodCounts.from_json(HIDDEN, sent)
     assert again.released == counted(folder).released

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from overstory.collector.committer import Committed
 from overstory.collector.ingest.ingest import Decision, Ingest, Result
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.operations import CollectorState
@@ -94,32 +93,15 @@ def test_what_a_failing_store_did_not_take_comes_with_the_next(parts):
 
 
 def test_a_sign_of_life_comes_every_quarter_minute_and_after_a_clock_was_set_back(parts):
-    telemetry, rows, clock, reporter = parts
+    _, rows, clock, reporter = parts
     seen = []
     for moment in (0, 5, 10, 15, 20, -3600, -3595):
         clock.now = NOW + moment
-        if moment == 15:
-            for seconds in [0.004] * 96 + [0.3] * 4:
-                telemetry.committed(Committed(1, 1, seconds, failed=False))
         reporter.report()
         seen.append(len(rows.written))
     assert seen == [1, 1, 1, 2, 2, 3, 3]
     states = [state for state, _ in rows.written]
-    assert [state.commit_p95 for state in states] == [None, 0.005, 0.005]
     assert len({state.id for state in states}) == 1
-
-
-def test_the_duration_of_commits_is_that_of_the_last_minutes(parts):
-    telemetry, rows, clock, reporter = parts
-    telemetry.committed(Committed(1, 1, 3.0, failed=False))
-    for minute in range(8):
-        clock.now = NOW + 60 * minute / 2
-        reporter.report()
-    for moment in range(25):
-        clock.now = NOW + 300 + 15 * moment
-        reporter.report()
-    assert rows.written[0][0].commit_p95 == 5.0
-    assert rows.written[-1][0].commit_p95 is None
 
 
 # --- with real processes --------------------------------------------------------------------------------------------

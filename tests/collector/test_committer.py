@@ -1,9 +1,6 @@
 """The writer: everything that waits in one commit, each told its own outcome, bounded, drained."""
 
 import asyncio
-import gzip
-import json
-import random
 import threading
 import time
 from contextlib import asynccontextmanager
@@ -211,19 +208,13 @@ async def test_a_body_without_a_length_is_bounded_as_it_comes():
     assert answer.headers["connection"] == "close"
 
 
-async def test_compressed_and_json_bodies_are_taken():
-    colour = METRICS["colour"].mechanism.digest.hex()
-    about = {"batch": "0" * 32, "metric": "colour", "period": "2026-11-21", "digest": colour}
-    body = json.dumps({"uploads": [about | {"reports": [[0, "02"]] * 10_000}]})
-    sent = (
-        (gzip.compress(upload("bloom", 5_000)), KIND | {"content-encoding": "GZIP"}, 5_000),
-        (body, {"content-type": "application/json; charset=utf-8"}, 10_000),
-    )
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "deflate", "br", "gzip, gzip", "Identity"])
+async def test_a_compressed_body_is_refused_unread(encoding):
     async with collecting() as (collector, client):
-        for content, headers, count in sent:
-            answer = await client.post("/v1/reports", content=content, headers=headers)
-            assert answer.json()["results"][0]["accepted"] == count
-    assert collector.store.num_reports == 15_000
+        headers = KIND | {"content-encoding": encoding}
+        answer = await client.post("/v1/reports", content=upload("bloom", 5_000), headers=headers)
+    accepted = encoding == "Identity"
+    assert (answer.status_code, collector.store.num_reports) == ((200, 5_000) if accepted else (415, 0))
 
 
 async def test_all_bodies_being_read_are_bounded_together():
@@ -245,8 +236,7 @@ async def test_all_bodies_being_read_are_bounded_together():
 
 
 async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read():
-    packed_up = gzip.compress(random.Random(1).randbytes(80_000))
-    kind = KIND | {"content-encoding": "gzip"}
+    long, kind = b"[" * 80_000, {"content-type": "application/json"}
     async with collecting(Limits(reading_bytes=100_000)) as (collector, client):
         judged, decide = threading.Event(), collector.endpoint.decide
 
@@ -255,11 +245,11 @@ async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read()
             return decide(head, body, oblivious=oblivious)
 
         collector.endpoint.decide = busy
-        first = asyncio.create_task(client.post("/v1/reports", content=packed_up, headers=kind))
+        first = asyncio.create_task(client.post("/v1/reports", content=long, headers=kind))
         await asyncio.sleep(0.05)
-        second = await client.post("/v1/reports", content=packed_up, headers=kind)
+        second = await client.post("/v1/reports", content=long, headers=kind)
         judged.set()
-        first, third = await first, await client.post("/v1/reports", content=packed_up, headers=kind)
+        first, third = await first, await client.post("/v1/reports", content=long, headers=kind)
     assert (second.status_code, second.json()["reason"]) == (429, "queue-full")
     assert first.json()["reason"] == third.json()["reason"] == "damaged"
 
@@ -276,19 +266,17 @@ class Endpoint:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "content_type", "size", "on_loop"),
+    ("content_type", "size", "on_loop"),
     [
-        ("", "application/octet-stream", 100, True),
-        ("", "application/octet-stream", LONG + 1, True),
-        ("identity", "application/octet-stream", 100, True),
-        ("", "application/json", 100, True),
-        ("", "application/json", LONG + 1, False),
-        ("gzip", "application/octet-stream", 100, False),  # a few bytes can be inflated to megabytes
-        ("gzip", "application/json", 100, False),
+        ("application/octet-stream", 100, True),
+        ("application/octet-stream", LONG + 1, True),
+        ("application/json", 100, True),
+        ("application/json", LONG + 1, False),
+        ("application/json; charset=utf-8", LONG + 1, False),
     ],
 )
-def test_what_can_take_long_is_not_decided_on_the_event_loop(encoding, content_type, size, on_loop):
-    head = read_head([(b"content-type", content_type.encode()), (b"content-encoding", encoding.encode())])
+def test_what_can_take_long_is_not_decided_on_the_event_loop(content_type, size, on_loop):
+    head = read_head([(b"content-type", content_type.encode())])
     post = ReportEntrance(cast("Any", Endpoint()), Bodies(Limits().reading_bytes))
     decided = cast("Any", asyncio.run(post.post(head, bytes(size))))
     assert (decided is threading.current_thread()) == on_loop

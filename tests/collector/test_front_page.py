@@ -58,14 +58,6 @@ def test_the_page_is_shown_without_a_script_and_with_its_own_style_alone():
         assert answer.headers[name]
 
 
-def test_programs_that_ask_for_json_get_the_public_registry():
-    answer = get(METRICS, "application/json")
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.headers["vary"] == "accept"
-    assert json.loads(answer.text) == get(METRICS, path="/v1/metrics").json()
-    assert get(METRICS, "*/*").headers["content-type"].startswith("text/html")
-
-
 # A metric that a collector lists in public is the metric: decode --store needs no registry of its own
 @pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.id)
 def test_what_is_public_is_all_that_a_metric_is(metric):

@@ -1,17 +1,13 @@
 """What is taken and what is refused: by upload, by report, by request, and never another exception."""
 
-import gzip
 import json
-import tracemalloc
-import zlib
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.collector.ingest.ingest import JSON, Ingest, inflate
+from overstory.collector.ingest.ingest import JSON, Ingest
 from overstory.collector.settings import Limits
-from overstory.protocol.errors import WireError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.metric import SLACK
@@ -20,11 +16,11 @@ from overstory.protocol.wire.upload import MEDIA_TYPE, Batch, Upload, encode_col
 from support.collector_in_process import DAY, METRICS, NOW, TODAY, batch_id, packed, sound, upload
 from support.registry_texts import COLOURS, registry_of
 
-INGEST = Ingest(METRICS, Limits(uploads=50, reports=5_000, inflated_bytes=1 << 20))
+INGEST = Ingest(METRICS, Limits(uploads=50, reports=5_000))
 
 
-def decide(body, kind=MEDIA_TYPE, now=NOW, encoding=""):
-    return INGEST.decide(body, kind, now, encoding=encoding)
+def decide(body, kind=MEDIA_TYPE, now=NOW):
+    return INGEST.decide(body, kind, now)
 
 
 def only(decision):
@@ -222,8 +218,7 @@ def test_bad_json_refuses_the_request_and_says_where(body, reason, where):
 @settings(max_examples=300)
 def test_any_bytes_are_decided(body):
     for kind in (MEDIA_TYPE, JSON):
-        for encoding in ("", "gzip", "deflate"):
-            assert decide(body, kind, encoding=encoding).received == []
+        assert decide(body, kind).received == []
 
 
 @given(st.data())
@@ -247,79 +242,6 @@ def test_expiry_is_judged_by_when_a_period_began_as_a_device_does():
     assert only(decide(upload("colour", period=last + 1), now=ends)).reason is Reason.METRIC_EXPIRED
     assert only(decide(upload("colour", period=last + 1), now=ends - 1)).reason is Reason.METRIC_EXPIRED
     assert only(decide(upload("colour", period=last), now=metric.accept_until(last))).reason is Reason.PERIOD_CLOSED
-
-
-@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
-def test_json_is_no_longer_once_inflated_than_it_may_be_without(pack):
-    ingest = Ingest(METRICS, Limits(json_bytes=2000, inflated_bytes=1 << 20))
-    encoding = "gzip" if pack is gzip.compress else "deflate"
-    assert only(ingest.decide(pack(as_json()), JSON, NOW, encoding=encoding)).accepted == 2
-    nested = b"[" + b"[]," * 20_000 + b"[]]"  # a few bytes as it travels, megabytes of lists once parsed
-    assert len(pack(nested)) < 2000 < len(nested)
-    assert ingest.decide(pack(nested), JSON, NOW, encoding=encoding).refused is Reason.TOO_LARGE
-    assert ingest.decide(nested, JSON, NOW).refused is Reason.TOO_LARGE
-
-
-# Compression is undone up to a bound, whatever a body announces.
-PACK = {"gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress}
-
-
-@given(st.binary(max_size=2_000), st.sampled_from(sorted(PACK)))
-def test_what_was_packed_comes_back(body, encoding):
-    assert inflate(PACK[encoding](body), encoding, 2_000) == body
-
-
-def refused(body, encoding, most=1000):
-    with pytest.raises(WireError) as caught:
-        inflate(body, encoding, most)
-    return caught.value.reason
-
-
-@pytest.mark.parametrize("encoding", sorted(PACK))
-def test_a_bomb_is_stopped_at_the_bound(encoding):
-    bomb = PACK[encoding](bytes(64 << 20))
-    assert len(bomb) < 100_000
-    peaks = []
-    tracemalloc.start()
-    for told in (lambda: refused(bomb, encoding, 1 << 16), lambda: decide(bomb, encoding=encoding).refused):
-        tracemalloc.reset_peak()
-        assert told() == "too-large"
-        peaks.append(tracemalloc.get_traced_memory()[1])
-    tracemalloc.stop()
-    assert peaks[0] < 1 << 20
-    assert peaks[1] < 4 << 20  # a request's own bound is a mebibyte here
-
-
-@pytest.mark.parametrize("encoding", sorted(PACK))
-def test_anything_but_one_whole_stream_is_damaged(encoding):
-    whole = PACK[encoding](b"abc" * 100)
-    assert refused(whole[:-1], encoding) == "damaged"
-    assert refused(whole + b"x", encoding) == "damaged"
-    assert refused(whole + whole[:-1], encoding) == "damaged"
-    assert refused(b"", encoding) == "damaged"
-    assert refused(b"abc", encoding) == "damaged"
-
-
-@given(st.lists(st.binary(max_size=50), min_size=1, max_size=16), st.sampled_from(["gzip", "x-gzip"]))
-def test_a_gzip_body_may_have_several_members(parts, encoding):
-    body = b"".join(gzip.compress(part) for part in parts)
-    whole = b"".join(parts)
-    assert inflate(body, encoding, 1_000) == whole
-    assert not whole or refused(body, encoding, len(whole) - 1) == "too-large"
-
-
-def test_members_are_few_and_deflate_has_none():
-    assert refused(gzip.compress(b"") * 17, "gzip") == "damaged"
-    assert refused(zlib.compress(b"a") * 2, "deflate") == "damaged"
-
-
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "gzip;q=1", "\x00"])
-def test_other_encodings_are_not_read(encoding):
-    assert refused(b"", encoding) == "wrong-type"
-
-
-def test_no_encoding_is_the_body_itself():
-    assert inflate(b"abc", "", 1) == inflate(b"abc", "identity", 1) == b"abc"
 
 
 # The short way: what it takes, the long way takes alike.
@@ -401,13 +323,6 @@ def in_group(group, metric="grouped"):
 
 def decided(ingest, raw):
     return ingest.decide(raw, MEDIA_TYPE, NOW)
-
-
-@pytest.mark.parametrize("group", ["1.0", "1.1", "other", ""])
-def test_a_listed_group_is_taken_and_so_is_a_report_that_names_none(group):
-    decision = decided(Ingest(GROUPED), in_group(group))
-    assert [received.group for received in decision.received] == [group]
-    assert decision.results[0].reason is None
 
 
 @pytest.mark.parametrize(

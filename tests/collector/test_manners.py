@@ -58,7 +58,7 @@ async def test_what_an_operator_watches_is_for_this_machine_or_a_monitor(client,
     async with asked(collector, client=client) as http:
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         answer = await http.get("/metrics", headers=headers)
-        counts = await http.get("/v1/metrics/bloom/counts?format=none", headers=headers)
+        counts = await http.get("/v1/metrics/bloom/counts?format=json", headers=headers)
     watched, counted = answer.status_code, counts.status_code
 
     assert watched == status

@@ -430,12 +430,12 @@ def test_nothing_in_a_message_is_inflated(token, encoding):
     fields = (("content-type", MEDIA_TYPE), ("Content-Encoding", encoding))
     messages = [seal(body, token=token, fields=fields).body for _ in range(8)]
     answers, sizes, _, peak = released(messages, registry=WIDE)
-    assert answers == [{"taken": 0, "refused": {"wrong-type": 8}, "again": []}]
+    assert answers == [{"taken": 0, "refused": {"wrong-type" if token else "no-token": 8}, "again": []}]
     assert sizes == []
     assert peak < 4 * MEBIBYTE  # inflated, one has 15 MiB
     response, parsed, *_ = pass_through(body, token="ovw_w", fields=fields)
     assert (response.status, parsed["reason"]) == (415, "wrong-type")
-    assert "no Content-Encoding" in parsed["detail"]
+    assert "Content-Encoding" in parsed["detail"]
 
 
 def test_identity_is_no_encoding():

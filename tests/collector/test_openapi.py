@@ -11,7 +11,6 @@ from overstory.collector.app import DESCRIPTION
 from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, RELEASE_PATH
 from overstory.collector.ingest.ingest import JSON, Ingest
 from overstory.collector.store import open_store
-from overstory.protocol.metrics.tables import MOST
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE
 from overstory.protocol.wire import GROUP
 from overstory.protocol.wire.reasons import Reason
@@ -39,7 +38,6 @@ POSITIVE, NEGATIVE = schemathesis.GenerationMode.POSITIVE, schemathesis.Generati
 KINDS = [
     ("POST", "/v1/reports", POSITIVE),
     ("POST", "/v1/reports", NEGATIVE),
-    ("POST", "/v1/reports/{shard}", POSITIVE),
     ("POST", "/v1/oblivious", POSITIVE),
     ("POST", "/v1/oblivious/release", POSITIVE),
     ("POST", "/v1/oblivious/release", NEGATIVE),
@@ -83,26 +81,23 @@ def test_every_page_is_described(running):
 
 
 def test_every_reason_is_described_under_its_status():
-    for path in ("/v1/reports", "/v1/reports/{shard}"):
-        responses = json.loads(DESCRIPTION.read_bytes())["paths"][path]["post"]["responses"]
-        for reason in Reason:
-            described = responses[str(reason.status)]
-            assert f"`{reason}`: {reason.detail}" in described["description"]
-            assert reason not in RETRY_AFTER or "Retry-After" in described["headers"]
+    responses = json.loads(DESCRIPTION.read_bytes())["paths"]["/v1/reports"]["post"]["responses"]
+    for reason in Reason:
+        described = responses[str(reason.status)]
+        assert f"`{reason}`: {reason.detail}" in described["description"]
+        assert reason not in RETRY_AFTER or "Retry-After" in described["headers"]
 
 
 def test_names_and_bounds_are_those_of_the_program():
     description = json.loads(DESCRIPTION.read_bytes())
     posts = {path: page["post"] for path, page in description["paths"].items() if "post" in page}
-    assert set(posts) == {PATH, f"{PATH}/{{shard}}", MESSAGE_PATH, RELEASE_PATH}
+    assert set(posts) == {PATH, MESSAGE_PATH, RELEASE_PATH}
     types = {path: set(post["requestBody"]["content"]) for path, post in posts.items()}
     assert types == {
         PATH: {MEDIA_TYPE, JSON},
-        f"{PATH}/{{shard}}": {MEDIA_TYPE, JSON},
         MESSAGE_PATH: {REQUEST_TYPE},
         RELEASE_PATH: {RELEASE_TYPE},
     }
-    assert posts[f"{PATH}/{{shard}}"]["parameters"][0]["schema"]["maximum"] == MOST - 1
     schemas, codes = description["components"]["schemas"], [reason.value for reason in Reason]
     assert schemas["Upload"]["properties"]["group"]["pattern"] == f"^{GROUP.pattern}$"
     assert schemas["Result"]["properties"]["reason"]["enum"] == [*codes, None]

@@ -1,9 +1,11 @@
 """What every store does, whichever database it is in."""
 
 import random
+from collections import Counter
 from contextlib import ExitStack
-from functools import reduce
-from operator import add
+from hashlib import blake2b
+from itertools import chain, cycle, product
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from sqlalchemy import select
 
+from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.auth import sha256
 from overstory.collector.ingest.received import Released
@@ -24,31 +27,12 @@ from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import Period
 from support.collector_in_process import raising
 from support.store_databases import KINDS, fresh
-from support.store_samples import DAY, NOW, Model, as_multiset, counted, received, registry, reports, some
+from support.store_samples import DAY, NOW, Model, as_multiset, counted, received, registry, reports, some, summed
 
 PERIOD = 20_000
 
 
 ALL = ("bloom", "colour", "size", "tree")
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_what_is_added_is_counted_before_and_after_folding(store, metrics, name):
-    metric, rng = metrics[name], random.Random(1)
-    sent = {period: reports(metric, 40, rng) for period in (PERIOD, PERIOD + 1)}
-    assert store.add([received(metric, period, some) for period, some in sent.items()]) == [True, True]
-    expected = {period: counted(metric, some) for period, some in sent.items()}
-    second = {PERIOD + 1: expected[PERIOD + 1]}
-    assert store.counts(metric, PERIOD, PERIOD + 1) == expected
-    assert store.counts(metric, PERIOD, PERIOD + 1, {PERIOD + 1, PERIOD + 9}) == second
-    assert store.compact(NOW).reports == 80
-    assert store.counts(metric, PERIOD, PERIOD + 1) == expected
-    assert store.counts(metric, PERIOD, PERIOD + 1, [PERIOD + 1]) == second
-    assert store.counts(metric, PERIOD, PERIOD, [PERIOD + 1]) == store.counts(metric, PERIOD, PERIOD, []) == {}
-    assert store.counts(metric, PERIOD + 1, PERIOD + 9) == {PERIOD + 1: expected[PERIOD + 1]}
-    assert store.counts(metric, PERIOD + 2, PERIOD + 9) == {}
-    assert store.tally(name, PERIOD + 1, PERIOD + 9) == {(PERIOD + 1, metric.mechanism.digest): 40}
-    assert store.periods(name) == [PERIOD, PERIOD + 1]
 
 
 def test_a_batch_whose_columns_are_too_short_takes_nothing_with_it(store, metrics):
@@ -101,17 +85,6 @@ def test_a_report_that_cannot_be_counted_holds_up_nothing_else(store, metrics):
     done = store.compact(NOW)
     assert done.reports == 4
     assert done.waiting == ("colour, 2024-10-04: a report of grr is a number below 3, not 3",)
-
-
-def test_folding_keeps_every_report(store, metrics):
-    metric, rng = metrics["bloom"], random.Random(5)
-    sent = reports(metric, 3000, rng)
-    for start in range(0, 3000, 1000):
-        store.add([received(metric, PERIOD, sent[start : start + 1000])])
-        store.compact(NOW)
-    came = ReportBatch.of(metric.mechanism, sent)
-    kept = list(store.reports(metric, PERIOD, PERIOD))
-    assert sorted(row for batch in kept for row in as_multiset(batch)) == as_multiset(came)
 
 
 def test_chunks_are_merged_until_they_are_full(store, metrics, monkeypatch):
@@ -207,28 +180,13 @@ def test_periods_of_another_length_need_another_metric(store, store_url, metrics
         open_store(store_url, weekly)
 
 
-def test_the_summary_counts_what_is_where(store, metrics):
-    store.add([some(metrics["bloom"], PERIOD + day, 10, day) for day in range(3)])
-    store.compact(NOW)
-    store.retain(metrics["bloom"].period.start(PERIOD + 1) + 90 * DAY)
-    store.add([some(metrics["bloom"], PERIOD + 4, 1, 9)])
-    summary = store.summary()
-    (found,) = summary.metrics
-    assert (found.metric, found.mechanism, found.first, found.last) == ("bloom", "rappor", "2024-10-04", "2024-10-08")
-    assert (found.counted, found.kept, found.waiting) == (30, 20, 1)
-    assert summary.batch_ids == 4
-    assert summary.size > 10_000
-
-
 def test_a_backup_and_what_is_restored_from_it_are_the_store(store, metrics, tmp_path, fresh_url):
     sent = [some(metrics[name], PERIOD, 10, seed) for seed, name in enumerate(ALL)]
     sent[0] = sent[0]._replace(group="1.0")
     store.add(sent[:3])
     store.compact(NOW)
     store.add([*sent[3:], some(metrics["size"], PERIOD, 2, 9)._replace(released=Released(bytes(16), 1))])
-    store.report_state(
-        CollectorState("5f3a9c01", "0.2.0", 1, 2, 17, 0.02), {(None, 1, "bits"): 3, ("bloom", 1, "bits"): 2}
-    )
+    store.report_state(CollectorState("5f3a9c01", "0.2.0", 1, 2, 17), {(None, 1, "bits"): 3, ("bloom", 1, "bits"): 2})
     store.add_note("Version 3 is out", PERIOD, "release")
     token = store.add_token("write", "trees")
 
@@ -240,7 +198,7 @@ def test_a_backup_and_what_is_restored_from_it_are_the_store(store, metrics, tmp
     held = content(store)
     assert all(held[-6:])
     assert store.backup(tmp_path / "backup.db") == 42
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup.db", "backup.db.sha256"]
     late = some(metrics["bloom"], PERIOD, 10, 9)
     store.add([late])
     assert restore(tmp_path / "backup.db", fresh_url) == 42
@@ -288,7 +246,7 @@ def test_a_backup_overwrites_nothing(store, tmp_path):
 
 
 def test_a_backup_that_cannot_be_written_names_its_own_file(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(backup, "TemporaryDirectory", raising(PermissionError()))  # as in a folder that is not ours
+    monkeypatch.setattr(Path, "mkdir", raising(PermissionError()))  # as in a folder that is not ours
     with pytest.raises(StoreError, match="no file can be made in"):
         store.backup(tmp_path / "backup.db")
 
@@ -325,8 +283,13 @@ def test_tokens_that_are_none(store):
 # A store against lists in memory: whatever is done to it, in whatever order, it says what they say
 METRICS = ("bloom", "colour", "size", "tree")
 PERIODS = (20_000, 20_001)
+GROUPS = ("", "1.0")
 BATCHES = st.lists(
-    st.tuples(st.sampled_from(METRICS), st.sampled_from(PERIODS), st.integers(0, 5), st.integers(1, 30)), max_size=4
+    st.tuples(
+        *(st.sampled_from(values) for values in (METRICS, PERIODS, GROUPS)), st.integers(0, 5), st.integers(1, 30)
+    ),
+    min_size=1,
+    max_size=6,
 )
 
 
@@ -337,28 +300,27 @@ class StoreMachine(RuleBasedStateMachine):
         self.url = self.stack.enter_context(fresh(kind, folder))
         self.metrics, self.model = registry(folder=folder), Model()
         self.store = open_store(self.url, self.metrics, create=True)
+        self.looks = cycle(product([None, GROUPS[1:]], [PERIODS, PERIODS[1:] * 2], [None, PERIODS[:1]]))
 
-    @rule(batches=BATCHES)
-    def add(self, batches):
+    @rule(batches=BATCHES, folds=st.booleans())
+    def add(self, batches, folds):
         given, expected = [], []
-        for name, period, size, number in batches:
+        for name, period, group, size, number in batches:
             # A batch's content follows from its id, as a sender's does: what is sent again is the same.
-            batch = f"{name} {period} {size} {number}".encode().ljust(16)[:16]
-            sent = reports(self.metrics[name], size, random.Random(repr(batch)))
-            given.append(received(self.metrics[name], period, sent, batch=batch))
-            expected.append(self.model.add(self.metrics[name], period, batch, sent))
+            batch = blake2b(repr((name, period, group, size, number)).encode(), digest_size=16).digest()
+            sent = reports(self.metrics[name], size, random.Random(batch))
+            given.append(received(self.metrics[name], period, sent, batch=batch)._replace(group=group))
+            expected.append(self.model.add((name, period, group), batch, sent))
         assert self.store.add(given) == expected
+        if folds:
+            self.compact()
 
-    @rule()
     def compact(self):
         done = self.store.compact(NOW)
         assert not done.waiting
         assert done.forgotten == 0
         assert done.reports == self.model.compact(self.metrics)
         assert done.rows == 0 or self.store.compact(NOW).rows == 0
-
-    @rule()
-    def retain_everything(self):
         assert self.store.retain(NOW).reports == 0
 
     @rule()
@@ -372,14 +334,34 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self):
-        for name in METRICS:
-            expected = self.model.counts(self.metrics[name])
-            found = self.store.counts(self.metrics[name], *PERIODS)
-            assert found == expected
-            sums = self.store.sums(self.metrics[name], *PERIODS)
-            # Retention deletes sums with their reports; until then they are of all reports.
-            assert all(sums[period].num_reports <= expected[period].num_reports for period in sums)
-            assert self.store.periods(name) == sorted(expected)
+        groups, (first, last), among = next(self.looks)
+        chosen = {period for period in PERIODS if first <= period <= last}
+        for metric in map(self.metrics.__getitem__, METRICS):
+            counts, stored = self.model.counts(metric, groups), self.model.stored(metric, groups)
+            expected = {period: counts[period] for period in chosen.intersection(counts, among or chosen)}
+            assert self.store.counts(metric, first, last, among, groups) == expected
+            is_watched = Watch.of(metric.mechanism) is not None
+            sums = {period: summed(metric, stored[period]) for period in chosen.intersection(stored) if is_watched}
+            assert self.store.sums(metric, first, last, groups) == sums
+            found = [row for batch in self.store.reports(metric, first, last, groups) for row in as_multiset(batch)]
+            of_chosen = chain.from_iterable(stored.get(period, ()) for period in chosen)
+            assert sorted(found) == as_multiset(ReportBatch.of(metric.mechanism, list(of_chosen)))
+            keys = self.model.keys(metric.id)
+            assert self.store.periods(metric.id) == sorted({period for _, period, _ in keys})
+            assert self.store.groups(metric.id) == sorted({group for *_, group in keys})
+            came = Counter[tuple[int, bytes]]()
+            for key in self.model.keys(metric.id, groups):
+                waiting = self.model.waiting.get(key, ())
+                came[key[1], metric.mechanism.digest] += self.model.ever.get(key, 0) + len(waiting)
+            assert self.store.tally(metric.id, *PERIODS, groups) == came
+
+    @invariant()
+    def adds_up(self):
+        summary = self.store.summary()
+        assert summary.batch_ids == len(self.model.ids)
+        parts = self.model.ever.values(), map(len, self.model.kept.values()), map(len, self.model.waiting.values())
+        sizes = [(one.counted, one.kept, one.waiting) for one in summary.metrics]
+        assert [sum(of) for of in parts] == [sum(of) for of in zip(*sizes, strict=True)] or not sizes
 
     def teardown(self):
         self.store.close()
@@ -396,36 +378,6 @@ def test_a_store_is_what_lists_in_memory_are(kind, server_folder):
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(lambda: StoreMachine(kind, server_folder), settings=few)
-
-
-# Each group's reports are counted apart, and all of them together are what they always were
-def filled(store, name, sizes, seed=1):
-    metric, rng = registry()[name], random.Random(seed)
-    sent = {group: [reports(metric, number, rng) for _ in range(2)] for group, number in sizes.items()}
-    for part in range(2):
-        store.add([received(metric, PERIOD, both[part])._replace(group=group) for group, both in sent.items()])
-        if not part:
-            store.compact(NOW)
-    return {group: counted(metric, both[0] + both[1]) for group, both in sent.items()}
-
-
-@pytest.mark.parametrize("name", ["bloom", "colour", "size"])
-def test_each_group_is_counted_apart_and_all_together_as_before(store, metrics, name):
-    metric = metrics[name]
-    counts = filled(store, name, {"": 3, "1.0": 20, "1.1": 7, "other": 4})
-    for _ in range(2):
-        assert store.groups(name) == ["", "1.0", "1.1", "other"]
-        for group, own in counts.items():
-            assert store.counts(metric, PERIOD, PERIOD, groups=[group]) == {PERIOD: own}
-        assert store.counts(metric, PERIOD, PERIOD) == {PERIOD: reduce(add, counts.values())}
-        both = counts["1.0"] + counts["other"]
-        assert store.counts(metric, PERIOD, PERIOD, groups=["1.0", "other"]) == {PERIOD: both}
-        assert store.counts(metric, PERIOD, PERIOD, groups=["2"]) == {}
-        assert store.tally(name, PERIOD, PERIOD) == {(PERIOD, metric.mechanism.digest): 68}
-        assert sum(map(len, store.reports(metric, PERIOD, PERIOD))) == 68
-        store.compact(NOW)
-    (summary,) = store.summary().metrics
-    assert (summary.counted, summary.kept, summary.waiting) == (68, 68, 0)
 
 
 def test_a_batch_counts_once_whatever_group_a_second_copy_names(store, metrics):

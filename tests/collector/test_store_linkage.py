@@ -17,6 +17,7 @@ from overstory.collector.store.schema import (
     METADATA,
     NOTES,
     TALLIES,
+    TOKENS,
     ids_table,
     ids_table_name,
 )
@@ -43,7 +44,11 @@ def test_a_refusal_has_a_day_or_a_metric_and_nothing_of_who_sent_it():
 
 
 def test_a_collector_is_a_random_id_and_has_no_machine_and_no_address():
-    assert set(COLLECTORS.c.keys()) == {"id", "version", "started", "last_seen", "waiting", "commit_p95"}
+    assert set(COLLECTORS.c.keys()) == {"id", "version", "started", "last_seen", "waiting"}
+
+
+def test_nothing_of_a_tokens_use_is_stored():
+    assert set(TOKENS.c.keys()) == {"id", "sha256", "role", "application", "created", "expires", "revoked"}
 
 
 def test_a_note_has_no_author_and_no_time_of_writing():

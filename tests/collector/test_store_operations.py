@@ -11,7 +11,7 @@ from overstory.protocol.errors import OverstoryError, ParameterError
 from support.store_samples import DAY, NOW, registry, some
 
 TODAY = 20_000
-STATE = CollectorState("5f3a9c01", "0.2.0", int(NOW) - 600, int(NOW), 17, 0.02)
+STATE = CollectorState("5f3a9c01", "0.2.0", int(NOW) - 600, int(NOW), 17)
 
 
 def test_refusals_add_up_by_day_and_by_metric(store_url):

@@ -99,32 +99,22 @@ def in_the_file_alone(folder, table="inbox"):
         return alone.execute(f"SELECT coalesce(sum(num_reports), 0) FROM {table}").fetchone()[0]
 
 
-# FairLock: one holder at a time, in the order of asking
-def waiting(lock, number):
-    end = time.monotonic() + 10
-    while len(lock._waiting) < number:
-        assert time.monotonic() < end
-        time.sleep(0.001)
-
-
-def test_first_come_first_served_also_by_who_comes_again():
+def test_who_waits_is_served_before_who_comes_again():
     lock, served = FairLock(), []
 
-    def take(name):
+    def wait():
         with lock:
-            served.append(name)
+            served.append("waiting")
 
-    threads = [threading.Thread(target=take, args=(number,)) for number in range(5)]
+    thread = threading.Thread(target=wait)
     with lock:
-        for number, thread in enumerate(threads, 1):
-            thread.start()
-            waiting(lock, number)
-    with lock:  # who has just given it back is behind all of them
-        served.append(5)
-    for thread in threads:
-        thread.join()
-    assert served == [0, 1, 2, 3, 4, 5]
-    assert not lock.taken
+        thread.start()
+        while not lock._turnstile.locked():
+            time.sleep(0.001)
+    with lock:
+        served.append("again")
+    thread.join()
+    assert served == ["waiting", "again"]
 
 
 def test_a_failure_gives_it_back():
@@ -132,4 +122,4 @@ def test_a_failure_gives_it_back():
     for _ in range(2):
         with pytest.raises(ZeroDivisionError), lock:
             _ = 1 / 0
-        assert not lock.taken
+        assert not lock._lock.locked()

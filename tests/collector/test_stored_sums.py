@@ -24,25 +24,6 @@ from support.store_samples import ABOUT, DAY, NOW, received, registry, reports, 
 PERIOD = 20_000
 
 
-@pytest.mark.parametrize("name", ["bloom", "tree"])
-def test_what_is_folded_and_what_waits_is_summed_once(store, metrics, name):
-    metric, rng, sent = metrics[name], random.Random(2), []
-    for _ in range(3):
-        sent += (new := reports(metric, 7, rng))
-        store.add([received(metric, PERIOD, new)])
-        assert store.sums(metric, PERIOD, PERIOD) == {PERIOD: summed(metric, sent)}
-        store.compact(NOW)
-        assert store.compact(NOW).rows == 0
-        assert store.sums(metric, PERIOD, PERIOD) == {PERIOD: summed(metric, sent)}
-    assert store.sums(metric, PERIOD + 1, PERIOD + 9) == {}
-
-
-def test_a_report_of_one_value_leaves_no_sums(store, metrics):
-    store.add([received(metrics["colour"], PERIOD, reports(metrics["colour"], 9, random.Random(1)))])
-    store.compact(NOW)
-    assert store.sums(metrics["colour"], PERIOD, PERIOD) == {}
-
-
 def test_a_folding_that_is_undone_sums_nothing(store, metrics, monkeypatch):
     metric = metrics["bloom"]
     sent = reports(metric, 9, random.Random(1))
@@ -131,18 +112,6 @@ def test_a_domain_of_ten_thousand_bits_writes_a_bounded_row(tmp_path):
         with store._database.snapshot() as connection:
             [size] = [len(row.sums) for row in connection.execute(select(COUNTS))]
     assert size < 300_000
-
-
-def test_groups_are_summed_apart_and_together(tmp_path):
-    metrics = parse_registry(registry_of({"colour": {"domain": COLOURS, "oracle": '"oue"'}}, **ABOUT))
-    colour = metrics["colour"]
-    with open_store(f"{tmp_path}/groups.db", metrics, create=True) as store:
-        sent = {group: reports(colour, 5, random.Random(group)) for group in ("a", "b")}
-        store.add([received(colour, PERIOD, some)._replace(group=group) for group, some in sent.items()])
-        store.compact(NOW)
-        both = store.sums(colour, PERIOD, PERIOD)
-        assert both == {PERIOD: summed(colour, sent["a"] + sent["b"])}
-        assert store.sums(colour, PERIOD, PERIOD, {"b"}) == {PERIOD: summed(colour, sent["b"])}
 
 
 # Counts and sums survive being stored, and no altered byte of them is believed

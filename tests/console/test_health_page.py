@@ -61,7 +61,7 @@ def test_an_empty_store_says_what_is_missing(store):
 
 def test_a_collector_that_is_silent_for_a_minute_is_red_with_since_when(store):
     for name, age in (("aaaa0000", 60), ("bbbb0000", 61)):
-        store.report_state(CollectorState(name, "0.2.0", int(NOW) - 900, int(NOW) - age, 0, 0.01), {})
+        store.report_state(CollectorState(name, "0.2.0", int(NOW) - 900, int(NOW) - age, 0), {})
     view = show(store)
     assert view.blocks[0].text == "Health: 1 of 2 collectors answer"
     assert notices(view) == ["Collector bbbb0000 has been silent since 2026-11-21 11:58:59 UTC."]

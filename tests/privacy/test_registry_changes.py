@@ -78,7 +78,6 @@ SEEDS = {"oracle": '"loloha"', "parameters": "{epsilon_permanent = 2.0, epsilon_
 STRINGS = SEEDS | {"domain": '{kind = "strings"}', "max_values": "2"}
 BUDGET = "[budget]\nepsilon = 20.0\nattributes = {looks = 5.0}\n"
 GROUPS = 'groups = {by = "release", shares = {"1" = 0.6, "2" = 0.3}, devices = 500000}'
-SHARDS = "[shards]\ncount = 2\n"
 STOP = {"top": 'opt_out = "Uninstall it."'}
 PUBLISHED = STOP | {"publish": '"estimates"'}
 RELAY = "[oblivious]\n" + "\n".join(f'{key} = "{value}"' for key, value in OBLIVIOUS.items()) + "\n"
@@ -200,7 +199,6 @@ OTHER_PROMISES = [  # the same of what is promised besides; no epsilon of the re
     ("the relay", RELAYED, {"end": RELAY.replace("relay.ex", "other.ex")}, False),
     ("the relay's operator", RELAYED, {"end": RELAY.replace("Relays", "Others")}, False),
     ("the keys", RELAYED, {"end": RELAY.replace("0029" + "01", "0029" + "02")}, False),
-    ("shards", {}, {"end": SHARDS}, False),
     ("opt_out", {}, STOP, False),
 ]
 

@@ -7,14 +7,12 @@ from overstory.protocol.errors import suggestion
 from overstory.protocol.kinds.base import outward, whole_number
 from overstory.protocol.kinds.hashes import balanced_values, dimension_of, seeds_of
 from overstory.protocol.kinds.registry import values_of
-from overstory.protocol.metrics.tables import Shards, shard_of
 from overstory.protocol.search import even_levels, level_weights
 from overstory.protocol.wire import is_loopback, shared_host, unencrypted_host
 from overstory.protocol.wire.upload import cohort_width
 
 HOSTS = ("localhost", "a.localhost", "127.0.0.2", "::1", "192.0.2.1", "example.org")
 ADDRESSES = ("example.org", "localhost:8080", "127.0.0.1", "[::1]:80")
-LATER = Shards(((0, 4), (20_000, 16)))
 CASES = {
     "suggestion": ([suggestion(w, ["grr", "rappor"]) for w in ("rapor", "x")], ["; did you mean rappor?", ""]),
     "outward": (list(outward(1, 4, 2)), [0, 2, 3]),
@@ -25,9 +23,6 @@ CASES = {
     "balanced_values": ([balanced_values(*pair) for pair in ((2, 1024), (4, 256), (4, 1000))], [1023, 85, 0]),
     "seeds_of": (seeds_of("colour", 64)[:2] == seeds_of("colour", 128)[:2] != seeds_of("size", 64)[:2], True),
     "values_of": ([values_of(name) for name in ("olh", "duchi")], ["symbols or strings", "numbers"]),
-    "shard_of": ([shard_of(bytes.fromhex(first), 16) for first in ("0000", "000f", "0110", "ffff")], [0, 15, 0, 15]),
-    "count_on": ([LATER.count_on(day) for day in (19_999, 20_000)], [4, 16]),
-    "first_difference": (LATER.first_difference(Shards(((0, 4), (20_100, 16)))), 20_000),
     "even_levels": ([even_levels(64, 22, 14), even_levels(20, 8, 8)], [[22, 36, 50, 64], [8, 14, 20]]),
     "level_weights": ([round(w, 1) for w in level_weights([256, 24576, 24576], 96)], [5.4, 21.7, 36.7]),
     "is_loopback": ([is_loopback(host) for host in HOSTS], [True, True, True, True, False, False]),

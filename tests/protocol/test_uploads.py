@@ -202,7 +202,7 @@ def test_every_reason_has_a_status_and_a_sentence():
     waiting = {reason for reason in Reason if not reason.passing and not reason.final}
     assert passing == {"queue-full", "closing", "store", "fault"}
     assert waiting == {
-        *("no-token", "unknown-token", "wrong-type", "period-future", "wrong-shard"),
+        *("no-token", "unknown-token", "wrong-type", "period-future"),
         *("unknown-metric", "wrong-parameters", "unknown-group", "metric-expired"),
     }
     assert len({reason.detail for reason in Reason}) == len(Reason)

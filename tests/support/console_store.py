@@ -106,7 +106,7 @@ def add_operations(store: Store, registry: MetricRegistry) -> None:
     """Add refusals, a collector that answers, one that is silent, and notes."""
     day, week = int(NOW) // 86_400, registry["theme"].period.number(NOW)
     store.report_state(
-        CollectorState("5f3a9c0112345678", "0.2.0", int(NOW) - 7200, int(NOW) - 5, 17, 0.02),
+        CollectorState("5f3a9c0112345678", "0.2.0", int(NOW) - 7200, int(NOW) - 5, 17),
         {
             (None, day, "period-closed"): 1_204,
             (None, day, "damaged"): 3,

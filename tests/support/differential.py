@@ -144,7 +144,7 @@ async def _quiet(protocol) -> None:
         receiving = protocol._in_request and not protocol._in_head and not protocol._parsing_ended
         if protocol._unparsed is None and protocol._unanswered <= receiving:
             break
-        # What is compressed is decided in another thread, which a busy machine may not run at once.
+        # A long body is decided about in another thread, which a busy machine may not run at once.
         await asyncio.sleep(0 if tried < 20_000 else 0.001)
     await asyncio.sleep(0)
 

@@ -17,7 +17,6 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.protocol.wire.upload import MEDIA_TYPE, Upload, encode_upload
-from overstory.queries.sources.stores import SeveralStores
 from support.collector_processes import CollectorProcess
 from support.faulty_network import Address, FaultyNetwork, closing, whole_message
 from support.registry_texts import registry_of
@@ -70,11 +69,9 @@ class Books:  # what was sent and acknowledged, by (metric, period)
         summed = watch.sum(reports)
         self.sums[place] = self.sums[place] + summed if place in self.sums else summed
 
-    def balance(self, *urls: str) -> None:
-        """Hold the store, or the stores of all shards, against the books: every (metric, period), cohort and bit."""
-        stores = [open_store(url, self.registry) for url in urls]
-        store = stores[0] if len(stores) == 1 else SeveralStores(stores)
-        try:
+    def balance(self, url: str) -> None:
+        """Hold the store against the books: every (metric, period), cohort and bit."""
+        with open_store(url, self.registry) as store:
             for name, metric in self.registry.metrics.items():
                 mine = {period: counts for (of, period), counts in self.acknowledged.items() if of == name}
                 assert sorted(store.periods(name)) == sorted(mine)
@@ -90,9 +87,6 @@ class Books:  # what was sent and acknowledged, by (metric, period)
                     assert [held[p] for p in few] == [sums[p] for p in few], [
                         (p, sums[p].num_reports, held[p].pair_reports, sums[p].pair_reports) for p in sums
                     ]
-        finally:
-            for each in stores:
-                each.close()
 
 
 def write_registry(folder: Path) -> Path:
@@ -120,13 +114,11 @@ class Devices:  # senders that go on until they are answered, with the very same
 
     async def send(self, to: Address) -> None:
         upload, reports = self.upload()
-        body, path = encode_upload(upload), "/v1/reports"
-        if self.registry.shards is not None:
-            path += self.registry.shards.suffix(self.registry[upload.metric], upload.period, upload.batch)
+        body = encode_upload(upload)
         longest = 0.025
         while True:
             self.books.attempts += 1
-            answer = await posted(to, body, path=path)
+            answer = await posted(to, body)
             if answer is not None:
                 self.books.enter(upload, reports, answer)
                 return
@@ -134,9 +126,9 @@ class Devices:  # senders that go on until they are answered, with the very same
             await asyncio.sleep(self._random.uniform(0.005, longest))
 
 
-async def posted(to, body, patience=20.0, path="/v1/reports"):
+async def posted(to, body, patience=20.0):
     """Post an upload on a connection of its own; nothing when it was not acknowledged, for whatever passing reason."""
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n"
+    head = f"POST /v1/reports HTTP/1.1\r\nHost: x\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\n"
     try:
         async with asyncio.timeout(patience):
             reader, writer = await asyncio.open_connection(*to)
@@ -146,7 +138,7 @@ async def posted(to, body, patience=20.0, path="/v1/reports"):
     except (OSError, asyncio.IncompleteReadError, TimeoutError):
         return None
     status = int(answer.split(b" ", 2)[1])
-    if status in {421, 429, 502, 503, 504}:  # 502 and 504: a proxy whose collector was killed
+    if status in {429, 502, 503, 504}:  # 502 and 504: a proxy whose collector was killed
         return None
     assert status == 200, answer
     read: dict[str, object] = json.loads(answer.partition(b"\r\n\r\n")[2])

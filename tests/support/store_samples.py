@@ -5,7 +5,7 @@ import json
 import random
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import httpx
@@ -20,6 +20,7 @@ from overstory.collector.store.upkeep import without_few
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
+from overstory.queries.counts import sum_by_key
 from support.collector_in_process import NEVER, asked, batch_id
 from support.registry_texts import COLOURS, STRINGS, registry_of
 
@@ -105,54 +106,66 @@ def summed(metric: Metric, sent: Sequence[Report]) -> ReportSums:
     return watch.sum(ReportBatch.of(metric.mechanism, sent))
 
 
+Key = tuple[str, int, str]  # metric, period and group
+
+
 @dataclass
 class Model:  # a store as it should be: lists in memory, and counts of what was compacted
     ids: set[bytes] = field(default_factory=set)
-    reports: dict[tuple[str, int], list[Report]] = field(default_factory=lambda: defaultdict(list))
-    compacted: dict[tuple[str, int], SupportCounts] = field(default_factory=dict)
-    kept: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
-    ever: dict[tuple[str, int], int] = field(default_factory=lambda: defaultdict(int))
+    waiting: dict[Key, list[Report]] = field(default_factory=lambda: defaultdict(list))
+    kept: dict[Key, list[Report]] = field(default_factory=lambda: defaultdict(list))  # compacted
+    compacted: dict[Key, SupportCounts] = field(default_factory=dict)
+    ever: dict[Key, int] = field(default_factory=lambda: defaultdict(int))
 
-    def add(self, metric: Metric, period: int, batch: bytes, sent: Sequence[Report]) -> bool:
+    def add(self, key: Key, batch: bytes, sent: Sequence[Report]) -> bool:
         """Keep a batch, once."""
         if batch in self.ids:
             return False
         self.ids.add(batch)
-        self.reports[metric.id, period] += sent
+        self.waiting[key] += sent
         return True
 
     def compact(self, metrics: MetricRegistry) -> int:
         """Count what waits, and return how many reports that are."""
-        before = sum(self.kept.values())
-        for (name, period), sent in self.reports.items():
-            if sent:
-                self.compacted[name, period] = self._counts(metrics[name], period)
-                self.kept[name, period] += len(sent)
-                self.ever[name, period] += len(sent)
-        self.reports.clear()
-        return sum(self.kept.values()) - before
+        moved = {key: sent for key, sent in self.waiting.items() if sent}
+        for key, sent in moved.items():
+            self.compacted[key] = self._counts(metrics[key[0]], key)
+            self.kept[key] += sent
+            self.ever[key] += len(sent)
+        self.waiting.clear()
+        return sum(map(len, moved.values()))
 
     def retain(self, metrics: MetricRegistry) -> int:
         """Delete the compacted reports, and counts of few; return how many reports were deleted."""
-        for name, period in self.kept:
-            counts = self.compacted[name, period]
-            stay = without_few(counts, metrics[name].mechanism.num_cohorts, FEWEST_TOGETHER)
-            if stay.num_reports or self.ever[name, period] >= FEWEST_TOGETHER:
-                self.compacted[name, period] = stay
+        for key in self.kept:
+            stay = without_few(self.compacted[key], metrics[key[0]].mechanism.num_cohorts, FEWEST_TOGETHER)
+            if stay.num_reports or self.ever[key] >= FEWEST_TOGETHER:
+                self.compacted[key] = stay
             else:
-                del self.compacted[name, period], self.ever[name, period]
-        deleted = sum(self.kept.values())
+                del self.compacted[key], self.ever[key]
+        deleted = sum(map(len, self.kept.values()))
         self.kept.clear()
         return deleted
 
-    def _counts(self, metric: Metric, period: int) -> SupportCounts:
-        waiting = counted(metric, self.reports.get((metric.id, period), []))
-        before = self.compacted.get((metric.id, period))
+    def _counts(self, metric: Metric, key: Key) -> SupportCounts:
+        waiting = counted(metric, self.waiting.get(key, []))
+        before = self.compacted.get(key)
         return waiting if before is None else before + waiting
 
-    def counts(self, metric: Metric) -> dict[int, SupportCounts]:
-        keys = {key for key, sent in self.reports.items() if sent} | self.compacted.keys()
-        return {period: self._counts(metric, period) for name, period in sorted(keys) if name == metric.id}
+    def keys(self, name: str, groups: Collection[str] | None = None) -> list[Key]:
+        """Return the keys that a metric has reports or counts of."""
+        keys = {key for key, sent in self.waiting.items() if sent} | self.compacted.keys()
+        return sorted(key for key in keys if key[0] == name and (groups is None or key[2] in groups))
+
+    def counts(self, metric: Metric, groups: Collection[str] | None = None) -> dict[int, SupportCounts]:
+        return sum_by_key((key[1], self._counts(metric, key)) for key in self.keys(metric.id, groups))
+
+    def stored(self, metric: Metric, groups: Collection[str] | None = None) -> dict[int, list[Report]]:
+        """Return the reports of each period that are still there."""
+        found: dict[int, list[Report]] = defaultdict(list)
+        for key in self.keys(metric.id, groups):
+            found[key[1]] += [*self.kept.get(key, ()), *self.waiting.get(key, ())]
+        return {period: sent for period, sent in found.items() if sent}
 
 
 def as_multiset(batch: ReportBatch) -> list[tuple[int, ...]]:

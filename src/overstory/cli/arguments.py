@@ -71,11 +71,6 @@ class Option:
         value = getattr(args, self.key)
         return value is not None and value is not False and value not in ([], self.default)
 
-    @property
-    def repeatable(self) -> bool:
-        """Whether it is a list of texts: several options, a list or one text in a file, `;` between a variable's."""
-        return self.settings.get("action") == "append"
-
     def check_value(self, value: Any, where: str) -> None:
         if self.fits is not None and not self.fits[0](value):
             raise ParameterError(f"{where}: {self.fits[1]}")

@@ -1,4 +1,4 @@
-"""What commands share: stores opened, progress while they work, and answers printed and drawn."""
+"""What commands share: progress while they work, and answers printed and drawn."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     import rich.progress
 
-    from overstory.collector.store import Store
     from overstory.presentation.document import Block
     from overstory.presentation.result import Result
     from overstory.presentation.svg import Picture
-    from overstory.queries.sources.stores import SeveralStores
 
 
 @dataclass(frozen=True)
@@ -158,27 +156,3 @@ def reading_bar(label: str, paths: Sequence[str], *, quiet: bool = False) -> Ite
 def tell_notes(command: str, notes: Iterable[str]) -> None:
     for note in notes:
         print(f"overstory {command}: note: {note}", file=sys.stderr)
-
-
-MOST_SHOWN: Final = 20
-
-
-@contextmanager
-def open_stores(urls: Sequence[str]) -> Iterator[Store | SeveralStores]:
-    """Open the store that is named, or all that are, as one; warn where shards are missing."""
-    from overstory.collector.store import open_store
-    from overstory.queries.sources.stores import SeveralStores
-
-    with ExitStack() as opened:
-        stores = [opened.enter_context(open_store(url)) for url in urls]
-        if len(stores) > 1 or stores[0].served_shard() is not None:
-            several = SeveralStores(stores)
-            if several.missing:
-                missing = several.missing
-                shown = ", ".join(map(str, missing[:MOST_SHOWN])) + (", ..." if len(missing) > MOST_SHOWN else "")
-                which = f"shard {shown}" if len(missing) == 1 else f"{len(missing)} shards ({shown})"
-                warning = f"no store of {which} is given: the reports there are not counted"
-                print(f"overstory: warning: {warning}", file=sys.stderr)
-            yield several if len(stores) > 1 else stores[0]
-        else:
-            yield stores[0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,7 +23,6 @@ from overstory.collector.http.endpoint import PATH, Entrance
 from overstory.collector.service import Collector
 from overstory.collector.store import StoreError
 from overstory.collector.store.databases.database import RecountError
-from overstory.presentation.render_data import for_spreadsheet
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.registry import UnknownMetricError
@@ -34,8 +32,6 @@ from overstory.queries.counts import PeriodCounts, parse_range, read_store, with
 from overstory.supervision.answers import ALWAYS_TEXT, JSON, RETRY_AFTER, Response, error_response, refusal
 from overstory.supervision.bodies import Receive, Send
 from overstory.supervision.upkeep import in_thread
-
-OTHER_SHARD: Final = re.compile(re.escape(PATH) + "/[0-9]{1,4}", re.ASCII)  # the path of any shard's reports
 
 Application = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
@@ -97,8 +93,7 @@ class Pages:
         metric = self._collector.registry[request.path_params["metric"]]
         async with self._readers:
             counted = await in_thread(self._read_counts, metric, query)
-        headers = ALWAYS_TEXT | {"content-type": FORMS[query["format"]]}
-        return StreamingResponse(_blocks(counts_text(counted, query["format"])), headers=headers)
+        return StreamingResponse(_blocks(counts_text(counted)), headers=ALWAYS_TEXT | {"content-type": JSON})
 
     def _read_counts(self, metric: Metric, query: dict[str, str]) -> PeriodCounts:
         first, last = parse_range(metric, query.get("from"), query.get("to"))
@@ -140,16 +135,14 @@ class HotPath:
     """Answers posts of reports, sealed ones too; passes every other request to the application."""
 
     def __init__(self, collector: Collector, app: Application) -> None:
-        self._app, reports = app, collector.reports
-        own: dict[str, Entrance] = {url.decode(): reports for url in reports.endpoint.urls}
-        self._entrances = own | collector.oblivious.entrances
-        self._elsewhere = reports.of_other_shards()
+        self._app = app
+        self._entrances: dict[str, Entrance] = {PATH: collector.reports} | collector.oblivious.entrances
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         entrance = None
-        if scope["type"] == "http":  # other shards' paths are refused, not unknown
+        if scope["type"] == "http":
             path = scope["path"]
-            entrance = self._entrances.get(path) or (self._elsewhere if OTHER_SHARD.fullmatch(path) else None)
+            entrance = self._entrances.get(path)
         if entrance is not None and scope["method"] == "POST":
             answer = await entrance.answer(scope["headers"], receive)
             if answer is not None:
@@ -222,9 +215,7 @@ READERS: Final = 2  # answers that are read from the store at once; others wait
 MOST_COUNTS: Final = 10_000_000  # counts in one answer: periods times cohorts times bits. As JSON that is about 60 MB.
 BLOCK: Final = 1 << 16  # characters that are written at once: each block is one step of a thread and one write
 
-PARAMETERS: Final = ("from", "to", "group", "format")
-CSV: Final = "text/csv; charset=utf-8"
-FORMS: Final = {"json": JSON, "csv": CSV, "spreadsheet": CSV}
+PARAMETERS: Final = ("from", "to", "group")
 
 
 def read_query(request: Request) -> dict[str, str]:
@@ -236,8 +227,6 @@ def read_query(request: Request) -> dict[str, str]:
             raise ParameterError(f"{name}: this page has no such parameter")
         if sum(name == other for other, _ in given) > 1:
             raise ParameterError(f"{name}: give it once")
-    if query.setdefault("format", "json") not in FORMS:
-        raise ParameterError(f"format: give one of {', '.join(FORMS)}")
     return query
 
 
@@ -253,11 +242,8 @@ def check_counts(metric: Metric, periods: int) -> None:
         )
 
 
-def counts_text(counted: PeriodCounts, form: str) -> Iterator[str]:
-    """Yield the counts as text, a period at a time."""
-    if form != "json":
-        yield from counted.csv_lines() if form == "csv" else for_spreadsheet(counted.csv_lines())
-        return
+def counts_text(counted: PeriodCounts) -> Iterator[str]:
+    """Yield the counts as JSON, a period at a time."""
     yield f'{_json(counted.summary_json())[:-1]},"periods":['
     for number, period in enumerate(counted.periods):
         yield ("," if number else "") + _json(counted.period_json(period))

@@ -43,7 +43,6 @@ class Token:
     created: int  # the first second of the day on which it was made, in unix time
     expires: int | None  # as `revoked`: the unix time from which it is refused; None: never
     revoked: int | None
-    used: int | None = None  # the last day, counted from 1970: neither the time of day nor the number of uses
 
     def usable(self, now: float) -> bool:
         return all(end is None or now < end for end in (self.expires, self.revoked))
@@ -73,24 +72,10 @@ class TokenTable:
     def __init__(self, read: Callable[[], Iterable[Token]]) -> None:
         self._read = read
         self._tokens: dict[bytes, Token] = {}
-        self._days: dict[str, int] = {}  # by a token's id: the last day of use that the store has, or should get
-        self._noted: dict[str, int] = {}
 
     def refresh(self) -> None:
         """Read the tokens again: revoked ones stop working, new ones start. Blocks until the store answers."""
-        tokens = [token for token in self._read() if token.revoked is None]
-        for token in tokens:
-            if token.used is not None:
-                self._noted[token.id] = max(token.used, self._noted.get(token.id, token.used))
-        self._tokens = {token.sha256: token for token in tokens}
-
-    def used(self) -> dict[str, int]:
-        """Return the last day of use of each token, by its id, where it is later than the noted one."""
-        return {token: day for token, day in list(self._days.items()) if day > self._noted.get(token, -1)}
-
-    def noted(self, days: Mapping[str, int]) -> None:
-        """Remember that the store has these days: `used` returns later ones only."""
-        self._noted.update(days)
+        self._tokens = {token.sha256: token for token in self._read() if token.revoked is None}
 
     def find(self, sha256: bytes, now: float) -> Token | None:
         token = self._tokens.get(sha256)
@@ -102,7 +87,4 @@ class TokenTable:
             return Reason.NO_TOKEN
         bearer = _BEARER.fullmatch(authorization)
         token = self.find(hashlib.sha256(bearer[1]).digest(), now) if bearer else None
-        if token is None or token.role != role:
-            return Reason.UNKNOWN_TOKEN
-        self._days[token.id] = int(now // DAY)  # a day, not a time, and not how often
-        return None
+        return None if token is not None and token.role == role else Reason.UNKNOWN_TOKEN

@@ -25,7 +25,7 @@ from overstory.collector.oblivious.keys import PrivateKey, read_private_keys
 from overstory.collector.settings import DAY, MEBIBYTE
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
-from overstory.collector.store.metrics import ServedShard, StoredMetric
+from overstory.collector.store.metrics import StoredMetric
 from overstory.presentation.formats import epsilons_apart, plural
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
@@ -118,9 +118,6 @@ def check_store(url: str, registry: MetricRegistry | None, now: float) -> Findin
     with open_store(url) as store:
         summary = store.summary()
         yield Finding("schema", "ok", f"{summary.url}: schema {summary.schema}, {summary.size / MEBIBYTE:,.1f} MiB")
-        served = store.served_shard()
-        if served is not None:
-            yield from _check_shard(served, registry)
         last = store.last_day()
         if last is not None and last > now // DAY + 1:
             days = f"the store has seen {_day(last * DAY)}, this machine's clock shows {_day(now)}"
@@ -130,15 +127,6 @@ def check_store(url: str, registry: MetricRegistry | None, now: float) -> Findin
             yield from _check_match(store, registry)
     if summary.kind == "sqlite":
         yield from _check_room(Path(summary.url.removeprefix("sqlite:///")))
-
-
-def _check_shard(served: ServedShard, registry: MetricRegistry | None) -> Findings:
-    if registry is None or registry.shards == served.shards:
-        yield Finding("shard", "ok", f"the store is {served}")
-        return
-    now = "no shards" if registry.shards is None else f"shards {registry.shards}"
-    do = "start all collectors with one registry; keep [shards], and change the number in [shards.from] alone"
-    yield Finding("shard", "warning", f"the store was served as {served}; the registry has {now}", do)
 
 
 def _check_room(path: Path) -> Findings:

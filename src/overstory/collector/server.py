@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable
 from functools import partial
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from overstory import __version__
 from overstory.collector.app import build_app
 from overstory.collector.http.connection import Connection
 from overstory.collector.service import Collector
 from overstory.collector.store import Store
-from overstory.collector.telemetry import LOG, log_event
+from overstory.collector.telemetry import LOG
+from overstory.presentation.formats import plural
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry
 from overstory.supervision.listening import Listening
@@ -82,7 +83,6 @@ class Server(SupervisedServer):
                         "reload: the %s is unchanged: %s",
                         name,
                         error if isinstance(error, OverstoryError | OSError) else f"{type(error).__name__}: {error}",
-                        extra={"facts": {"event": "reload", "failed": name}},
                     )
 
     async def _reload_registry(self) -> None:
@@ -91,17 +91,14 @@ class Server(SupervisedServer):
         registry = await in_thread(self._reread)
         before = self._collector.registry.digest
         await in_thread(self._collector.renew, registry)
-        facts = _describe(registry)
         changed = "as before" if registry.digest == before else "changed"
-        log_event(
-            f"reloaded: {_registry_text(facts)}, {changed}", event="reload", changed=registry.digest != before, **facts
-        )
+        LOG.info("reloaded: %s, %s", _described(registry), changed)
 
     async def _reload_keys(self) -> None:
         if self._reread_keys is not None:
             self._collector.oblivious.ring = ring = await in_thread(self._reread_keys)
-            ids = [key.key_id for key in ring.keys]
-            log_event(f"reloaded: keys {', '.join(map(str, ids))} of Oblivious HTTP", event="reload", keys=ids)
+            ids = ", ".join(str(key.key_id) for key in ring.keys)
+            LOG.info("reloaded: keys %s of Oblivious HTTP", ids)
 
     async def _reload_certificate(self) -> None:
         if self._listening.certificate is None or self.config.ssl is None:
@@ -120,7 +117,7 @@ class Server(SupervisedServer):
         """Return whether to end; look at the memory and at the commit. Called ten times a second."""
         if self._collector.endpoint.closing and not self._closing_logged:
             self._closing_logged = True
-            log_event(f"stopping: reports are refused; listening ends in {self._listening.grace:g} s", event="stopping")
+            LOG.info("stopping: reports are refused; listening ends in %g s", self._listening.grace)
         self._log_memory()
         if counter % SWEEP == 0:
             self._collector.committer.look()
@@ -135,13 +132,8 @@ class Server(SupervisedServer):
         self._memory_was_short = short
 
 
-def _describe(registry: MetricRegistry) -> dict[str, Any]:
-    return {"registry": registry.version, "digest": registry.digest.hex(), "metrics": len(registry)}
-
-
-def _registry_text(facts: dict[str, Any]) -> str:
-    metrics = "metric" if facts["metrics"] == 1 else "metrics"
-    return f"registry {facts['registry']} (digest {facts['digest']}), {facts['metrics']} {metrics}"
+def _described(registry: MetricRegistry) -> str:
+    return f"registry {registry.version} (digest {registry.digest.hex()}), {plural(len(registry), 'metric')}"
 
 
 def serve(
@@ -165,26 +157,17 @@ def serve(
 
 
 def _announce(collector: Collector, address: str, announce: Callable[[str], None]) -> None:
-    store, facts, shard = collector.store.url, _describe(collector.registry), collector.shard
-    of = "" if shard is None else f", shard {shard} of {collector.registry.shards}"
-    log_event(
-        f"overstory {__version__} serves {address}: {_registry_text(facts)}, store {store}{of}",
-        event="start",
-        version=__version__,
-        address=address,
-        store=store,
-        **facts,
-    )
+    about = _described(collector.registry)
+    LOG.info("overstory %s serves %s: %s, store %s", __version__, address, about, collector.store.url)
     announce(f"listening on {address}")
 
 
 def _log_stop(store: Store) -> None:
     if store.in_place():
-        log_event("stopped: everything that was acknowledged is in the store", event="stop")
+        LOG.info("stopped: everything that was acknowledged is in the store")
         return
     LOG.error(
         "stopped: reports that were acknowledged are missing from the store: %s was deleted, moved or replaced while "
         "the collector ran",
         store.url,
-        extra={"facts": {"event": "stop", "failed": "store"}},
     )

@@ -43,18 +43,17 @@ class Collector:
         intervals: UpkeepIntervals | None = None,
         open_writes: bool = False,
         ring: KeyRing | None = None,
-        shard: int | None = None,
         clock: Callable[[], float] = time.time,
         even: Callable[[], float] = steady,
     ) -> None:
         self._watch, self._trusted = ClockWatch(clock, even), True
-        self.registry, self.store, self.clock, self.shard = registry, store, self._watch.read, shard
+        self.registry, self.store, self.clock = registry, store, self._watch.read
         self.pages = PublicPages(registry)
         self.limits, self._intervals = limits or Limits(), intervals or UpkeepIntervals()
         self.telemetry = Telemetry()
         self.tokens = TokenTable(store.tokens)
         self.committer = Committer(store, self.limits, self.telemetry.committed)
-        ingest = Ingest(registry, self.limits, shard)
+        ingest = Ingest(registry, self.limits)
         self.endpoint = ReportEndpoint(
             ingest, self.committer, self.tokens, self.telemetry, self.clock, open_writes=open_writes
         )
@@ -86,7 +85,6 @@ class Collector:
             Task("tokens", intervals.tokens, 10.0, needed=True, thread="tokens", work=self.tokens.refresh),
             Task("compact", intervals.compact, 300.0, needed=False, thread="upkeep", work=self._compact),
             Task("retain", intervals.retain, 7200.0, needed=False, thread="upkeep", work=self._retain),
-            Task("uses", intervals.uses, 7200.0, needed=False, thread="upkeep", work=self._note_uses),
             Task(
                 "checkpoint", intervals.checkpoint, 30.0, needed=True, thread="checkpoint", work=self.store.checkpoint
             ),
@@ -99,9 +97,8 @@ class Collector:
 
     def renew(self, registry: MetricRegistry) -> None:
         """Use another registry from now on; blocks. After an error nothing has changed."""
-        ingest, pages = Ingest(registry, self.limits, self.shard), PublicPages(registry)
+        ingest, pages = Ingest(registry, self.limits), PublicPages(registry)
         pages.prepare()
-        self.store.claim_shard(registry, self.shard, self.clock())
         self.store.remember(registry)
         self.registry, self.pages = registry, pages
         self.endpoint.use(ingest)
@@ -118,8 +115,8 @@ class Collector:
             LOG.error("%s: no answer for %g seconds: it is left as it is", self.store.url, STOP_SECONDS)
 
     def _close(self) -> None:
-        for last in (self._note_uses, self._reporter.report, self.store.close):
-            with suppress(Exception):  # a missing day of use, or the last refusals, must not stop the rest
+        for last in (self._reporter.report, self.store.close):
+            with suppress(Exception):  # the last refusals must not stop the rest
                 last()
 
     def _compact(self) -> None:
@@ -131,12 +128,6 @@ class Collector:
         if self._remains % PATIENCE == 1 and self._remains > 1:
             remains = "; ".join(done.remains)
             LOG.warning("%s: deleted rows can still be read in its files: %s", self.store.url, remains)
-
-    def _note_uses(self) -> None:
-        days = self.tokens.used()
-        if days:
-            self.store.note_token_days(days)
-            self.tokens.noted(days)
 
     def _retain(self) -> None:
         now = self.clock()

@@ -17,15 +17,14 @@ DAY: Final = 86_400
 class Limits(ConnectionLimits):
     """Upper bounds. A request beyond one of them is refused with a reason, and nothing of it is stored."""
 
-    body_bytes: int = 8 * MEBIBYTE  # the body of a request, as it travels
-    # A body in JSON, inflated or not: it takes far longer to read, and about twenty times its size in memory.
+    body_bytes: int = 8 * MEBIBYTE  # the body of a request
+    # A body in JSON: it takes far longer to read, and about twenty times its size in memory.
     json_bytes: int = MEBIBYTE
-    inflated_bytes: int = 16 * MEBIBYTE  # a compressed body after inflating, which stops there
     uploads: int = 1_000  # per request
     reports: int = 100_000  # per request
     queue_reports: int = 1_000_000  # everything that waits for its commit, what is being committed included
     queue_bytes: int = 128 * MEBIBYTE  # of the same
-    # All bodies together that are being received, or wait to be inflated or parsed.
+    # All bodies together that are being received, or wait to be parsed.
     reading_bytes: int = 128 * MEBIBYTE
     commit_seconds: float = 30.0  # until a commit has ended
 
@@ -38,6 +37,5 @@ class UpkeepIntervals:
     compact: float = 10.0  # look which reports should be counted and shuffled
     within: float = 300.0  # reports are counted and shuffled after this time, however few they are
     retain: float = 3600.0  # delete reports past their metric's retention
-    uses: float = 60.0  # note on which day tokens were last used
     checkpoint: float = 1.0  # do what a writer to the store would otherwise have to do
     state: float = 5.0  # store what was refused, and every 15 seconds a heartbeat

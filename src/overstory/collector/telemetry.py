@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import secrets
 from bisect import bisect_left
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Any, Final
 
@@ -26,13 +26,8 @@ from overstory.protocol.wire.reasons import Reason
 LOG: Final = logging.getLogger("overstory.collector")
 
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-UPKEEP: Final = ("tokens", "compact", "retain", "uses", "checkpoint", "state")
+UPKEEP: Final = ("tokens", "compact", "retain", "checkpoint", "state")
 SIZES: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
-
-
-def log_event(message: str, **facts: Any) -> None:
-    """Log what happened to the collector; `facts` are keys of a JSON line, and part of the message for people."""
-    LOG.info(message, extra={"facts": facts})
 
 
 class Histogram:
@@ -48,18 +43,6 @@ class Histogram:
     def buckets(self) -> list[tuple[str, float]]:
         bounds = *map(str, map(float, self._bounds)), "+Inf"
         return list(zip(bounds, accumulate(self._counts), strict=True))
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        return tuple(self._counts)
-
-    def bound_of(self, share: float, counts: Sequence[int]) -> float | None:
-        """Return the bound that this share of `counts` is below, or the last one; None without any."""
-        total = sum(counts)
-        if not total:
-            return None
-        place = bisect_left(list(accumulate(counts)), share * total)
-        return self._bounds[min(place, len(self._bounds) - 1)]
 
 
 class Telemetry(Collector):
@@ -163,7 +146,6 @@ def _histogram(name: str, description: str, histogram: Histogram) -> HistogramMe
 
 
 BEAT: Final = 15.0  # seconds between two heartbeats; refusals are stored whenever there are new ones
-RECENT: Final = 20  # heartbeats over which the duration of commits is stated: five minutes
 
 
 class StateReporter:
@@ -176,7 +158,6 @@ class StateReporter:
         self._id, self._started = secrets.token_hex(8), int(clock())
         self._stored: Counter[Reason] = Counter()
         self._stored_of: Counter[tuple[str, Reason]] = Counter()
-        self._commits: deque[tuple[int, ...]] = deque([telemetry.commits.counts], maxlen=RECENT)
         self._beat_at = float("-inf")
 
     def report(self) -> None:
@@ -195,15 +176,9 @@ class StateReporter:
                 refused[name, metric.period.number(now), reason] = new
         due = not 0 <= now - self._beat_at < BEAT
         if refused or due:
-            self._store.report_state(self._state(now) if due else None, refused)
+            waiting, _ = telemetry.queue()
+            state = CollectorState(self._id, __version__, self._started, int(now), waiting)
+            self._store.report_state(state if due else None, refused)
         self._stored, self._stored_of = Counter(total), Counter(total_of)
         if due:
             self._beat_at = now
-            self._commits.append(telemetry.commits.counts)
-
-    def _state(self, now: float) -> CollectorState:
-        commits = self._telemetry.commits
-        recent = [count - before for count, before in zip(commits.counts, self._commits[0], strict=True)]
-        waiting, _ = self._telemetry.queue()
-        p95 = commits.bound_of(0.95, recent)
-        return CollectorState(self._id, __version__, self._started, int(now), waiting, p95)

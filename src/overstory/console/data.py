@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from overstory.collector.store import Store
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.queries.estimates import EstimateSeries
-    from overstory.queries.sources.stores import SeveralStores
 
 
 PeriodState = Literal["running", "settling", "final"]
@@ -36,7 +35,7 @@ class ConsoleData:
     def __init__(
         self,
         registry: MetricRegistry,
-        store: Store | SeveralStores,  # only read; or those of several shards
+        store: Store,  # only read
         clock: Callable[[], float] = time.time,
         decoder: Estimates | None = None,
         previous: MetricRegistry | None = None,  # the version of the registry before this one, to show what changed

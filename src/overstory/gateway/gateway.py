@@ -212,7 +212,7 @@ class Gateway:
         )
         self._server: str | None = getattr(sink, "server", None)
         self._permission = self.client.permission(self._server)
-        self._sink = replace(sink, metrics=registry, clock=self._clock) if isinstance(sink, Collector) else sink
+        self._sink = replace(sink, clock=self._clock) if isinstance(sink, Collector) else sink
         self._allow(sink)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()

@@ -10,10 +10,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from overstory.analysis.alarms.sums import ReportSums
-from overstory.analysis.kinds.base import server_half
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.selection import normal_reach
-from overstory.presentation.render_data import csv_line
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.groups import OTHER, Groups
@@ -216,16 +214,6 @@ class PeriodCounts:
             {"digest": o.digest.hex(), "from": self.label(o.first), "to": self.label(o.last), "reports": o.reports}
             for o in self.others
         ]
-
-    def csv_lines(self) -> Iterator[str]:
-        """Yield a header, and a line for each cohort of each period: its reports, and how often each bit was set."""
-        labels, mechanism = self.metric.labels, self.metric.mechanism
-        size = self.counts[self.periods[0]].num_bits if self.periods else mechanism.payload_bits
-        yield csv_line(["period", "cohort", "reports", *server_half(mechanism).count_names(size, labels)])
-        for period in self.periods:
-            counts, label = self.counts[period], self.label(period)
-            for cohort, ones in enumerate(counts.ones.tolist()):
-                yield csv_line([label, cohort, int(counts.totals[cohort]), *ones])
 
 
 def read_store(

@@ -16,7 +16,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 Result = TypeVar("Result")
 
-THREADS: Final = 4  # bodies that are worked on in other threads at a time: each may be inflated to megabytes
+THREADS: Final = 4  # bodies that are worked on in other threads at a time: JSON takes twenty times its size
 
 
 class DisconnectedError(Exception):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, TextIO
+from typing import Final, TextIO
 
 from overstory.protocol.errors import OverstoryError
 
@@ -21,29 +20,14 @@ class _Line(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
-class _Json(logging.Formatter):
-    """The same as one object a line, with the facts of an event as keys of their own."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": _time(record),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-            **getattr(record, "facts", {}),
-        }
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
-
-
 def _time(record: logging.LogRecord) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
 
 
-def begin_log(log: logging.Logger, form: str = "text", stream: TextIO | None = None) -> None:
-    """Write what this process logs, of the daemon's own log also information, to standard error as `text` or `json`."""
+def begin_log(log: logging.Logger, stream: TextIO | None = None) -> None:
+    """Write what this process logs, of the daemon's own log also information, to standard error."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
-    handler.setFormatter(_Json() if form == "json" else _Line())
+    handler.setFormatter(_Line())
     logging.raiseExceptions = False  # a line that cannot be written, to a full disk, is lost and nothing else
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -38,7 +38,7 @@ from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.panel import ASKED, Places
 from overstory.protocol.metrics.period import YEAR
 from overstory.protocol.wire.reasons import Reason, problem_detail
-from overstory.protocol.wire.upload import MEDIA_TYPE, decode_uploads
+from overstory.protocol.wire.upload import MEDIA_TYPE
 
 if TYPE_CHECKING:
     from overstory.files.columns import Form
@@ -291,8 +291,9 @@ class Fleet:
     def _relayed(self, bodies: Sequence[bytes]) -> dict[bytes, Response]:
         """Post uploads together; return for each the answer that it would have had alone."""
         answers: dict[bytes, Response] = {}
-        for url, chunk in self._requests(bodies):
-            answer = self._transport(Request(url, b"".join(chunk), MEDIA_TYPE, self._token, TIMEOUT))
+        for start in range(0, len(bodies), GROUP):
+            chunk = bodies[start : start + GROUP]
+            answer = self._transport(Request(self._url, b"".join(chunk), MEDIA_TYPE, self._token, TIMEOUT))
             result = parse_object(answer) or {}
             listed = result.get("results")
             if not isinstance(listed, list) or len(listed) != len(chunk):
@@ -301,21 +302,6 @@ class Fleet:
                 continue
             answers |= {body: _alone(entry, answer) for body, entry in zip(chunk, listed, strict=True)}
         return answers
-
-    def _requests(self, bodies: Sequence[bytes]) -> Iterator[tuple[str, Sequence[bytes]]]:
-        """Yield the uploads of each request, with its address: uploads of one request are of one shard."""
-        by_url: dict[str, Sequence[bytes]] = {self._url: bodies}
-        if self._registry.shards is not None:
-            listed: dict[str, list[bytes]] = {}
-            for body in bodies:
-                (upload,) = decode_uploads(body, 1)
-                metric = self._registry[upload.metric]
-                suffix = self._registry.shards.suffix(metric, upload.period, upload.batch)
-                listed.setdefault(self._url + suffix, []).append(body)
-            by_url = dict(listed)
-        for url, of_url in by_url.items():
-            for start in range(0, len(of_url), GROUP):
-                yield url, of_url[start : start + GROUP]
 
     def _refuse(self, answer: Response, result: Mapping[str, Any]) -> None:
         """Raise FleetError where asking again cannot help."""

@@ -176,9 +176,8 @@ GROUPS = 'groups = {by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices
         ({"groups"}, registry_text(GROUPS), True),
         ({"transport", "oblivious"}, oblivious_text(), True),
         ({"publish", "opt_out"}, f'opt_out = "Settings"\n{registry_text(PUBLISH)}', False),
-        ({"shards"}, registry_text("[shards]", "count = 4"), False),
     ],
-    ids=["groups", "transport", "publish", "shards"],
+    ids=["groups", "transport", "publish"],
 )
 def test_a_key_that_changes_no_report_is_of_the_registrys_digest_and_some_of_the_metrics(keys, text, is_of_the_metric):
     """A file without the key has the digests that it always had, and what is published is read again."""

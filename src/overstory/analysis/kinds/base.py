@@ -122,7 +122,6 @@ class ServerHalf(ABC, Generic[M_co]):
 
     work: ClassVar[Work] = Work("")  # what counting all values takes, in words and in seconds
     is_oracle: ClassVar[bool] = False  # whether counts are of the supports of values, debiased by p* and q*
-    count_name: ClassVar[str] = "bit"  # what a count is of, where it is not of a value
 
     @abstractmethod
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
@@ -142,10 +141,6 @@ class ServerHalf(ABC, Generic[M_co]):
 
     def num_counts(self, labels: Sequence[str]) -> int:
         return math.prod(self.shape(labels))
-
-    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - of most, labels name none
-        """Return what each of the `size` counts of a row is called."""
-        return [f"{self.count_name}{number}" for number in range(size)]
 
     def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:
         from overstory.kernels.devices import StreamKey, assign_cohorts
@@ -204,10 +199,6 @@ class Support(ServerHalf[O_co]):
         if self.encoding.decoded or not self.encoding.pure:
             return mechanism.num_cohorts, mechanism.payload_bits
         return 1, int(mechanism.domain_size or len(labels) or mechanism.payload_bits)
-
-    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
-        is_of_labels = self.encoding.pure and not self.encoding.by_seed and len(labels) == size
-        return list(labels) if is_of_labels else super().count_names(size, labels)
 
     def estimate(
         self, counts: SupportCounts, names: Sequence[str] | None, *, reports_per_device: float = 1.0, **choices: Any

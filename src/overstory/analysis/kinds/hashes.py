@@ -65,7 +65,6 @@ class SeedSupport(SymbolSupport):
     """A report supports the values that have its symbol under its seed; which these are is asked when estimating."""
 
     work = Work("n + s d", seed=4e-8)
-    count_name = "symbol"
     independent_seeds = True
 
     def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - candidates are chosen later

@@ -129,13 +129,7 @@ class PaddedSupport(ItemSupport):
         return support_of(self.mechanism.inner)
 
     def shape(self, labels: Sequence[str]) -> tuple[int, int]:
-        return self.inner.shape(self._names(labels))
-
-    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:
-        return self.inner.count_names(size, self._names(labels))
-
-    def _names(self, labels: Sequence[str]) -> list[str]:
-        return [*labels, *(f"padding {number + 1}" for number in range(self.encoding.num_dummies))]
+        return self.inner.shape([*labels, *(["padding"] * self.encoding.num_dummies)])
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
         self.refuse_values(values, "all items: name none")

@@ -12,7 +12,6 @@ Hybrid's reports are counted by branch, a branch in the place of a cohort: Duchi
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -161,12 +160,6 @@ class MeanSupport(NumberSupport):
             row[: width * (width + 1) // 2] = count_bit_pairs(branch, width)
         return SupportCounts([branch.size for branch in branches], ones)
 
-    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
-        """Return the pairs of bits, ``bit3`` or ``bit3&bit5``; of a branch of one bit, the first alone is used."""
-        wide = (math.isqrt(8 * size + 1) - 1) // 2
-        rows, columns = np.triu_indices(wide)
-        return [f"bit{i}" if i == j else f"bit{i}&bit{j}" for i, j in zip(rows, columns, strict=True)]
-
 
 class EndsSupport(MeanSupport):
     """Duchi: one of the two ends."""
@@ -219,9 +212,6 @@ class WaveSupport(NumberSupport):
         payloads = self.payloads(batch)
         buckets = np.searchsorted(self.cells, payloads, side="right") - 1
         return SupportCounts([payloads.size], [np.bincount(buckets, minlength=self.cells.size - 1)])
-
-    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - there are none
-        return [f"cell{first}" for first in self.cells[:size].tolist()]
 
 
 def bucket_edges(num_cells: int, num_buckets: int) -> I64:

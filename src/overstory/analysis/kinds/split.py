@@ -102,8 +102,6 @@ def _seeds(cohorts: Cohorts, part: Mechanism, mine: NDArray[np.bool_] | None = N
 class DividedSupport(SplitSupport):
     """Devices divided over tables: the support of each table's cells."""
 
-    count_name = "cell"
-
     def project(self, table: NDArray[Any], symbols: NDArray[Any], place: int) -> tuple[NDArray[Any], NDArray[Any]]:
         parts = np.unravel_index(table, self.mechanism.sizes)
         chosen = self.mechanism.tables[place]
@@ -115,8 +113,6 @@ class DividedSupport(SplitSupport):
 
 class LevelSupport(SplitSupport):
     """Range queries: the bits of every level's nodes."""
-
-    count_name = "node"
 
     def part_supports(self, place: int) -> int:
         return int(self.halves[place].mechanism.payload_bits)
@@ -161,9 +157,6 @@ class SearchSupport(SplitSupport):
 
     def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - none is listed
         return len(self.halves), 1
-
-    def count_names(self, size: int, labels: Sequence[str]) -> list[str]:  # noqa: ARG002 - none is listed
-        return ["answers"] * size
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
         """Return the codes, as objects: they have up to 264 bits."""

@@ -315,9 +315,8 @@ DECODE: Final = Command(
         Option(
             "--store",
             "a file, postgresql://..., or a collector's address, https://..., which needs an admin token in "
-            "OVERSTORY_ADMIN_TOKEN; of a registry with shards, once for each shard's store",
+            "OVERSTORY_ADMIN_TOKEN",
             "URL",
-            action="append",
         ),
         Option("--metric", "the metric's id (not needed where folders hold one)", "ID"),
         Option("--registry", "the metric registry (not needed with a collector's address)"),

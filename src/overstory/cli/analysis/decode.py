@@ -36,7 +36,7 @@ FORMS: Final = {
 
 AS_SAID: Final = (
     *("params", "counts", "map", "registry", "metric", "engine", "group", "by_group", "aggregate"),
-    *("candidates", "plot", "candidates_out"),
+    *("candidates", "plot", "candidates_out", "store"),
 )
 """Options that are taken into the request as they are."""
 
@@ -49,7 +49,7 @@ class DecodeRequest:
     params: str | None
     counts: str | None
     map: str | None
-    store: tuple[str, ...]
+    store: str | None
     registry: str | None
     metric: str | None
     engine: str | None
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 def _request(args: argparse.Namespace) -> DecodeRequest:
     """Return the request that the options make."""
     said: dict[str, Any] = {name: getattr(args, name) for name in AS_SAID}
-    said |= {name: tuple(getattr(args, name) or ()) for name in ("inputs", "store")}
+    said["inputs"] = tuple(args.inputs)
     return DecodeRequest(
         **said,
         compare=None if args.compare is None else (args.compare[0], args.compare[1]),

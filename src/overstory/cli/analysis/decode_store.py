@@ -146,10 +146,7 @@ def read_metric(request: DecodeRequest) -> Metric:
 
 def _address(request: DecodeRequest) -> str | None:
     """Return the collector's address, where the store is one."""
-    addresses = [url for url in request.store if is_address(url)]
-    if addresses and len(request.store) > 1:
-        raise ParameterError(f"--store {addresses[0]}: a collector is read alone: give one --store")
-    return addresses[0] if addresses else None
+    return request.store if request.store and is_address(request.store) else None
 
 
 @contextmanager
@@ -173,11 +170,11 @@ def open_source(request: DecodeRequest, metric: Metric) -> Iterator[RangeReader]
 
 @contextmanager
 def _open_store(request: DecodeRequest) -> Iterator[Any]:
-    """Yield the stores, or exported reports, which an engine counts and which have the methods of a store."""
+    """Yield the store, or exported reports, which an engine counts and which have the methods of a store."""
     if request.store:
-        from overstory.cli.output import open_stores
+        from overstory.collector.store import open_store
 
-        with open_stores(request.store) as store:
+        with open_store(request.store) as store:
             yield store
         return
     from overstory.cli.rappor.engine_runs import counting_jobs, engine_of

@@ -72,8 +72,7 @@ def diff(args: argparse.Namespace) -> int:
         "new": args.new,
         "needs_new_id": [name for name in weaker if name],
         "larger_budget": larger,
-        "breaks_counts": [name for name in broken if name],
-        "breaks_shards": "" in broken,
+        "breaks_counts": broken,
         "changes": [change.to_json() for change in changes],
     }
     lines = [f"{name} needs a new metric id: people agreed to less" for name in weaker if name]
@@ -81,9 +80,7 @@ def diff(args: argparse.Namespace) -> int:
         lines.append("the budget allows more than people agreed to: devices record nothing until people agree again")
     if any(change.what == "any year" for change in changes):
         lines.append("a year tells more than people agreed to: let metrics share a panel, or have smaller epsilons")
-    lines += [f"{name}: its stored counts cannot be continued under this id" for name in broken if name]
-    if "" in broken:
-        lines.append("[shards] changes for periods that have begun: collectors that have reports of them refuse it")
+    lines += [f"{name}: its stored counts cannot be continued under this id" for name in broken]
     if not weaker and not broken:
         lines.append("no promise is weakened, no stored count is broken" if changes else "nothing changed")
     print_answer(args, outcome, [*_changes(changes), Lines(*lines)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,8 +16,7 @@ from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.store.databases.database import has_password
-from overstory.collector.store.metrics import served_shard
-from overstory.collector.telemetry import LOG, log_event
+from overstory.collector.telemetry import LOG
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.supervision.listening import Listening
@@ -34,7 +32,7 @@ _VISIBLE: Final = (
 
 
 def collect(args: argparse.Namespace, store_on_command_line: str) -> None:
-    begin_log(LOG, args.log_format)
+    begin_log(LOG)
     for finding in check_kernels(compiling=False) if args.compact_every else ():
         if finding.level == "error":  # reports cannot be counted: none are taken
             raise OverstoryError(finding.detail)
@@ -46,7 +44,7 @@ def collect(args: argparse.Namespace, store_on_command_line: str) -> None:
 
     read_ring, read_registry = _ring_reader(args.oblivious_keys), partial(_read_registry, args)
     ring, registry = read_ring() if read_ring else None, read_registry()
-    store = open_to_serve(args.store, registry, args.shard)
+    store = open_to_serve(args.store, registry)
     collector = Collector(
         registry,
         store,
@@ -54,7 +52,6 @@ def collect(args: argparse.Namespace, store_on_command_line: str) -> None:
         intervals=UpkeepIntervals(compact=args.compact_every, within=args.compact_within),
         open_writes=args.open_writes,
         ring=ring,
-        shard=args.shard,
     )
     announce = partial(print, flush=True)
     serve(collector, listening, announce=announce, reread=read_registry, reread_keys=read_ring)
@@ -66,7 +63,6 @@ def _read_registry(args: argparse.Namespace) -> MetricRegistry:
     for finding in guarded("oblivious keys", lambda: check_keys(registry, args.oblivious_keys)):
         if finding.level != "ok":
             LOG.warning("%s%s", finding.detail, f". To do: {finding.do}" if finding.do else "")
-    served_shard(registry, args.shard)  # before a store is made for it
     check_promises(args.store, registry, allow_weaker=args.allow_weaker, warn=LOG.warning)
     return registry
 
@@ -80,16 +76,15 @@ def _ring_reader(path: Path | None) -> Callable[[], KeyRing] | None:
     return partial(load_ring, path)
 
 
-def open_to_serve(url: str, registry: MetricRegistry, shard: int | None) -> Store:
+def open_to_serve(url: str, registry: MetricRegistry) -> Store:
     """Open a store for this process alone, create it where there is none, and let it count as the registry says."""
     try:
         store = open_store(url)
     except MissingStoreError:
-        log_event("there is no store yet: creating it")
+        LOG.info("there is no store yet: creating it")
         store = open_store(url, create=True)
     try:
         store.serve_alone()  # before anything is written to another collector's store
-        store.claim_shard(registry, shard, time.time())
         store.remember(registry)
     except BaseException:
         store.close()

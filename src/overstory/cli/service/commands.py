@@ -54,7 +54,6 @@ SERVE_SETTINGS: Final = settings(
     *_listening(8000),
     Option("--open-writes", "take reports without a token (default: no)", type=bool, default=False),
     *keys(
-        Option("--shard", "the shard of the registry whose uploads are taken: 0, 1, ...", type=int),
         Option(
             "--oblivious-keys",
             "file of private keys, from `overstory keys`: take reports of oblivious metrics, sealed, through a relay",
@@ -77,9 +76,6 @@ SERVE_SETTINGS: Final = settings(
         ),
         Option("--queue-reports", "reports that may wait for their commit", "N", int, 1_000_000, fits=AT_LEAST_ONE),
         Option("--grace", "seconds of refusing reports before it stops listening", "S", float, 1.0, fits=_NOT_NEGATIVE),
-        Option(
-            "--log-format", "form of the log on standard error: text or json", choices=("text", "json"), default="text"
-        ),
     ),
 )
 
@@ -87,7 +83,6 @@ SERVE: Final = Command(
     "serve",
     "overstory serve --registry metrics.toml --store reports.db --port 8000",
     CONFIG,
-    flag("--check", "ask the collector with these settings whether it takes reports, and end"),
     *SERVE_SETTINGS,
     more="""\
 The collector takes reports over HTTP, acknowledges them after they are committed, and returns counts. It creates the
@@ -98,8 +93,6 @@ Every setting is an environment variable (OVERSTORY_STORE for --store) and a key
 OVERSTORY_CONFIG names (store = "reports.db"); the command line has those that most need. It overrides the environment,
 which overrides the file. Put a store's URL with a password in the environment or the file: everybody on a machine can
 see command lines.
-
-With --check and the same settings it asks a running collector whether it takes reports, and returns 0 or 1.
 
 SIGTERM and SIGINT end the collector after everything in its queue is committed. SIGHUP makes it read the registry, the
 certificate, the tokens and the keys again. One process can serve a SQLite file; several can share a PostgreSQL
@@ -112,7 +105,7 @@ CONSOLE_SETTINGS: Final = (
     *settings(
         "",
         Option("--registry"),
-        Option("--store", f"{STORES}; once for each shard's store, where there are shards", "URL", action="append"),
+        Option("--store", STORES, "URL"),
     ),
     *settings(
         CONSOLE,
@@ -322,9 +315,9 @@ EXPORT: Final = Command(
 Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
 metric=ID/period=N/digest=HEX, and a manifest of each. What is there already is not written again; an export that was
 killed is completed by the next one. `overstory sum DESTINATION/metric=ID` counts what manifests list, and so do Dask
-and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. Of several shards, export each store into
-the same destination, by a command for each: they are then read together. Retention deletes reports in the store, never
-the exported files: that is yours to do.""",
+and Spark; `overstory decode DESTINATION --registry FILE` reads it as a store. Stores that
+are exported into one destination are then read together. Retention deletes reports in the store, never the exported
+files: that is yours to do.""",
     runs="service.store:export",
 )
 
@@ -348,7 +341,6 @@ key when no message comes for it any more.""",
 
 _BACKUP: Final = "overstory store backup postgresql://overstory@db/reports monday.db"
 _RESTORE: Final = "overstory store restore monday.db postgresql://overstory@db/reports"
-_ADD_NOTE: Final = 'overstory store note reports.db --kind release --day 2026-11-21 "Version 3.1 is out"'
 
 
 def _of_store(name: str, summary: str, example: str, runs: str, *options: Option, more: str = "") -> Command:
@@ -391,20 +383,6 @@ it is shown once, when it is made.""",
     rules=(OneOf(("--add", "--revoke")), Together(("--add", "--application")), Needs(("--expires",), ("--add",))),
 )
 
-NOTE: Final = _of_store(
-    "note",
-    "add a note about a day: a release, an incident",
-    _ADD_NOTE,
-    "add_note",
-    Option("text", "one line of at most 500 characters", "TEXT"),
-    Option("--metric", "the metric that it is about (default: all metrics)", "ID"),
-    Option("--day", "the day that it is about, in UTC (default: today)", "DATE"),
-    Option("--kind", "release (a marker on the console's charts), incident or note", "KIND", default="note"),
-    more="""\
-The console's page Health lists notes, and removes them. Everybody who may read the store's counts can read its notes,
-and they stay when reports are deleted: write no names into them. Who wrote a note, and when, is not stored.""",
-)
-
 STORE: Final = Command(
     "store",
     "overstory store create reports.db\n"
@@ -433,13 +411,12 @@ A collector (`overstory serve`) compacts and retains by itself. docs/how-to/stor
         Command(
             "restore",
             _RESTORE,
-            Option("file", "the backup", "FILE"),
+            Option("file", "the backup", "FILE", Path),
             Option("url", "the new store: a file that does not exist, or an empty database", "URL"),
             summary="fill a new store from a backup",
             runs="service.store:fill",
         ),
         TOKENS,
-        NOTE,
     ),
 )
 

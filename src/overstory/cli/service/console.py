@@ -6,14 +6,14 @@ import argparse
 import json
 import os
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from overstory.cli.output import open_stores
 from overstory.cli.service.commands import CONSOLE, CONSOLE_SETTINGS
 from overstory.cli.service.settings import fill_in
+from overstory.collector.store import open_store
 from overstory.console.access import parse_proxy
 from overstory.console.alarms import check
 from overstory.console.data import ConsoleData
@@ -55,15 +55,15 @@ def _check(args: argparse.Namespace) -> int:
 
 def show_store(registry: str, store: str) -> None:
     """Run a console for this machine alone, on any free port, until it is interrupted."""
-    with open_data(registry, [store]) as data:
+    with open_data(registry, store) as data:
         serve(data, Listening(port=0), Access(), partial(print, flush=True))
 
 
 @contextmanager
-def open_data(registry: str, urls: Sequence[str], previous: str | None = None) -> Iterator[ConsoleData]:
-    """Give what the screens read: the registry, the open stores, and the registry's version before."""
+def open_data(registry: str, url: str, previous: str | None = None) -> Iterator[ConsoleData]:
+    """Give what the screens read: the registry, the open store, and the registry's version before."""
     metrics, before = load_registry(registry), load_registry(previous) if previous else None
-    with open_stores(urls) as store:
+    with open_store(url) as store:
         data = ConsoleData(metrics, store, previous=before)
         try:
             yield data

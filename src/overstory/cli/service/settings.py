@@ -16,7 +16,6 @@ from overstory.protocol.errors import FormatError, ParameterError
 OTHERS: Final = {"STATE", "TOKEN", "WRITE_TOKEN", "ADMIN_TOKEN", "TRACEBACK", "SERVICE_HOST", "SERVICE_PORT"}
 """Variables of other commands, and of Kubernetes for a service called overstory."""
 
-SEPARATOR: Final = ";"  # what is between the texts of a variable that holds several: no URL of a store has it
 
 YES_NO: Final = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 
@@ -27,8 +26,6 @@ def from_text(setting: Option, text: str) -> Any:
         if text.lower() not in YES_NO:
             raise ParameterError(f"{given}: give 1 or 0")
         return YES_NO[text.lower()]
-    if setting.repeatable:
-        return [part.strip() for part in text.split(SEPARATOR) if part.strip()]
     try:
         value = setting.kind(text)
     except ValueError:
@@ -37,11 +34,6 @@ def from_text(setting: Option, text: str) -> Any:
 
 
 def from_toml(setting: Option, value: Any, source: str) -> Any:
-    if setting.repeatable:
-        listed = value if isinstance(value, list) else [value]
-        if not listed or not all(isinstance(part, str) for part in listed):
-            raise FormatError(f"give text, or a list of texts, not {value!r:.60}", source=source, field=setting.key)
-        return listed
     plain = {Path: str}.get(setting.kind, setting.kind)
     fits = isinstance(value, (int, float) if plain is float else plain)
     if not fits or (isinstance(value, bool) and plain is not bool):

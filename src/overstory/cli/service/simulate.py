@@ -38,11 +38,6 @@ def run(args: argparse.Namespace) -> int:
     if args.years is not None and is_address(args.store):
         raise ParameterError(f"--years {args.years}: a running collector takes no reports of years past: give a store")
     registry = load_registry(args.registry)
-    if registry.shards is not None and not is_address(args.store):
-        raise ParameterError(
-            f"--store {_shown(args.store)}: the registry divides uploads over shards, each with a store of its own; "
-            "give the address of what is in front of their collectors, or a registry without [shards]"
-        )
     metrics = [registry[name] for name in dict.fromkeys(args.metric or registry)]
     when = moments(metrics, args.periods, time.time(), args.years)
     holders = Holders(_populations(args, metrics), when, args.change, _random(args.seed))
@@ -128,7 +123,7 @@ def _collector(args: argparse.Namespace, registry: MetricRegistry) -> Iterator[C
 
     check_promises(args.store, registry, allow_weaker=False, warn=print)
     ingest, waiting = Ingest(registry), list[Received]()  # a commit for each request would take most of the time
-    with open_to_serve(args.store, registry, None) as store:
+    with open_to_serve(args.store, registry) as store:
 
         def post(request: Request, now: float) -> Response:
             decision = ingest.decide(request.body, request.media_type, now)

@@ -1,4 +1,4 @@
-"""``overstory store`` and ``export``: the collector's database, its tokens, its notes, and reports out of it."""
+"""``overstory store`` and ``export``: the collector's database, its tokens, and reports out of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from overstory.cli.arguments import print_answer, print_outcome
 from overstory.cli.output import progress
 from overstory.collector.auth import Token, sha256
-from overstory.collector.settings import DAY
 from overstory.collector.store import open_store
 from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.databases.connection import connect, create_tables
@@ -132,7 +131,6 @@ def _list_tokens(args: argparse.Namespace, stored: Iterable[Token]) -> int:
     columns = (
         *(Column(name, is_left=True) for name in ("id", "role", "application", "created")),
         Column("state", "expiry", _life, ("state", "expires", "revoked"), is_left=True),
-        Column("last_used", "last used", lambda day: day or "no use noted", is_left=True),
     )
     print_answer(args, {"tokens": tokens}, [Table("", columns, tokens) if tokens else Lines("there are no tokens")])
     return 0
@@ -146,7 +144,6 @@ def _token_json(token: Token) -> dict[str, str | None]:
         "created": _day(token.created),
         "expires": _day(token.expires),
         "revoked": _day(token.revoked),
-        "last_used": None if token.used is None else _day(token.used * DAY),
         "state": "revoked" if token.revoked is not None else "valid" if token.usable(time.time()) else "expired",
     }
 
@@ -159,24 +156,6 @@ def _life(state: str, expires: str | None, revoked: str | None) -> str:
     if revoked:
         return f"revoked {revoked}"
     return f"{'expired' if state == 'expired' else 'expires'} {expires}" if expires else "no expiry"
-
-
-def add_note(args: argparse.Namespace) -> int:
-    today = dt.datetime.now(dt.UTC).date().toordinal() - dt.date(1970, 1, 1).toordinal()
-    day = today if args.day is None else _parsed_day(args.day)
-    with open_store(args.url) as store:
-        note = store.add_note(args.text, day, args.kind, args.metric)
-    print_answer(args, note.to_json(), [Lines(note.id)])
-    return 0
-
-
-def _parsed_day(date: str) -> int:
-    from overstory.protocol.metrics import Period
-
-    try:
-        return Period.parse("day").parse_label(date)
-    except ParameterError:
-        raise ParameterError(f"--day {date}: give a date such as 2026-11-21") from None
 
 
 def export(args: argparse.Namespace) -> int:

@@ -81,7 +81,6 @@ class Collector:
     policy: RetryPolicy = field(default_factory=RetryPolicy)  # when to send again
     timeout: float = 30.0  # seconds for one request, at most
     uniform: Uniform = _uniform  # draws delays, and the order
-    metrics: MetricRegistry | None = field(default=None, repr=False)  # whose shards decide to which path a row goes
     clock: Callable[[], float] = time.time  # the time of day, in unix seconds
     until: float = math.inf  # the end of the round, as `time.monotonic` measures it
     most_uploads: int = 1  # of one request
@@ -90,14 +89,6 @@ class Collector:
     def __post_init__(self) -> None:
         endpoint(self.server)
 
-    def address(self, row: OutboxRow) -> str:
-        """Return where a row is posted: every time to the same shard's path, where the registry has shards."""
-        registry = self.metrics
-        metric = None if registry is None else registry.metrics.get(row.metric)
-        if registry is None or registry.shards is None or metric is None:
-            return endpoint(self.server)
-        return endpoint(self.server) + str(registry.shards.suffix(metric, row.period, row.batch))
-
     def deliver(
         self,
         rows: Sequence[OutboxRow],
@@ -105,7 +96,7 @@ class Collector:
         failures: Failures,
         allowed: Allowed,
     ) -> Mapping[int, Decision]:
-        """Send the rows in as many requests as needed; after a failure, none to the same address."""
+        """Send the rows in as many requests as needed; after a failure, none."""
         return self._deliver_groups(self._groups(rows), failures, allowed)
 
     def through(self, route: ObliviousRoute) -> Send:
@@ -117,38 +108,34 @@ class Collector:
     ) -> dict[int, Decision]:
         decisions: dict[int, Decision] = {}
         refused: set[str] = set()
-        failed: set[str] = set()
         for group in groups:
             rows = [row for row in group if row.metric not in refused]
-            if not rows or self.address(rows[0]) in failed:
+            if not rows:
                 continue
             if not allowed():
                 break
             made = self._post(rows, failures, allowed)
-            if any(decision.resume is not None and not decision.of_metric for decision in made.values()):
-                failed.add(self.address(rows[0]))
             decisions |= made
             refused |= {row.metric for row in rows if row.id in made and made[row.id].of_metric}
+            if any(decision.resume is not None and not decision.of_metric for decision in made.values()):
+                break
         return decisions
 
     def _groups(self, rows: Sequence[OutboxRow]) -> Iterator[list[OutboxRow]]:
-        by_address: dict[str, list[OutboxRow]] = {}
+        group, size = list[OutboxRow](), 0
         for row in rows:
-            by_address.setdefault(self.address(row), []).append(row)
-        for of_address in by_address.values():
-            group, size = list[OutboxRow](), 0
-            for row in of_address:
-                if group and (len(group) == self.most_uploads or size + len(row.body) > self.most_bytes):
-                    yield group
-                    group, size = [], 0
-                group.append(row)
-                size += len(row.body)
+            if group and (len(group) == self.most_uploads or size + len(row.body) > self.most_bytes):
+                yield group
+                group, size = [], 0
+            group.append(row)
+            size += len(row.body)
+        if group:
             yield group
 
     def _post(self, rows: Sequence[OutboxRow], failures: Failures, allowed: Allowed) -> dict[int, Decision]:
-        """Send rows of one address in one request, or in halves where one of them spoils it; return the decisions."""
+        """Send rows in one request, or in halves where one of them spoils it; return the decisions."""
         body, left = b"".join(row.body for row in rows), self.until - time.monotonic()
-        request = Request(self.address(rows[0]), body, MEDIA_TYPE, self.token, min(left, self.timeout))
+        request = Request(endpoint(self.server), body, MEDIA_TYPE, self.token, min(left, self.timeout))
         response = self.transport(request)
         if len(rows) > 1 and _may_split(response):
             half = len(rows) // 2
@@ -176,7 +163,7 @@ class Collector:
         return Delivery(
             state,
             registry,
-            replace(self, metrics=registry, until=until),
+            replace(self, until=until),
             permit,
             covers,
             clock=self.clock,

@@ -142,7 +142,7 @@ def decide(
     in_a_row = failures.get(row.metric if of_metric else COLLECTOR, 0)
     asked = min(retry_after(response, now, policy), policy.longest_asked / 2)
     again = now + asked * (1 + uniform()) + backoff(max(row.attempts, in_a_row) + 1, policy, uniform)
-    if reason in {Reason.PERIOD_FUTURE, Reason.WRONG_SHARD}:
+    if reason is Reason.PERIOD_FUTURE:
         return Decision(RowState.WAITING, why, again)
     rest = asked + backoff(in_a_row + 1, policy, uniform)
     return Decision(RowState.WAITING, why, again, resume=now + rest, pause=rest, of_metric=of_metric)

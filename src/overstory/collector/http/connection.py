@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from overstory.collector.http.endpoint import Entrance, Head, ReportEndpoint, read_head
+from overstory.collector.http.endpoint import URL, Entrance, Head, ReportEndpoint, read_head
 from overstory.protocol.wire.upload import MEDIA_TYPE
 from overstory.supervision.answers import ALWAYS, STATUS, Response
 from overstory.supervision.connection import BoundedConnection
@@ -185,12 +185,12 @@ class Connection(BoundedConnection):
         return self.flow.write_paused or (self.cycle is not None and not self.cycle.response_complete)
 
     def _small_post(self) -> _Exchange | None:
-        if self.url not in self.endpoint.urls or self.parser.get_method() != b"POST" or self.expect_100_continue:
+        if self.url != URL or self.parser.get_method() != b"POST" or self.expect_100_continue:
             return None
         if self._answering or self.parser.get_http_version() != "1.1":
             return None
         head = read_head(self.headers)
-        if head.length is None or head.length > SMALL or head.encoding or head.content_type != MEDIA_TYPE:
+        if head.length is None or head.length > SMALL or head.content_type != MEDIA_TYPE:
             return None
         return _Exchange(head, self.entrance.refuse(head), keep_alive=self.parser.should_keep_alive())
 

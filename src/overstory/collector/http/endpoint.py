@@ -35,7 +35,7 @@ class Head(NamedTuple):
 
     authorization: bytes = b""
     content_type: str = ""
-    encoding: str = ""
+    is_encoded: bool = False  # has a Content-Encoding: randomized reports do not compress, and none is undone
     length: int | None = None
 
 
@@ -53,7 +53,8 @@ def read_head(headers: Iterable[tuple[bytes, bytes]]) -> Head:
         elif name == b"content-encoding":
             encoding = value
     content_type = _TYPES.get(kind) or kind.partition(b";")[0].strip().lower().decode("latin-1")
-    return Head(authorization, content_type, encoding.strip().lower().decode("latin-1"), length)
+    is_encoded = encoding.strip().lower() not in {b"", b"identity"}
+    return Head(authorization, content_type, is_encoded, length)
 
 
 _ONE: Final = b'{"results":[{"batch":"%b","accepted":%d,"duplicate":%b,"reason":null,"rejected":[]}]}'
@@ -102,8 +103,6 @@ class ReportEndpoint:
     ) -> None:
         self._ingest, self._committer, self._tokens, self.open_writes = ingest, committer, tokens, open_writes
         self.limits, self.telemetry, self._clock = ingest.limits, telemetry, clock
-        shard = ingest.shard
-        self.urls: frozenset[bytes] = frozenset({URL} if shard is None else {URL, b"%b/%d" % (URL, shard)})
         self.closing = False
         self.reserve = Reserve()
         self._faults = SparseLog(_log)
@@ -118,7 +117,7 @@ class ReportEndpoint:
         reason = None if self.open_writes else self._tokens.refuse(head.authorization, WRITE, self._clock())
         if reason is not None:
             return reason
-        if head.content_type not in {MEDIA_TYPE, JSON}:
+        if head.is_encoded or head.content_type not in {MEDIA_TYPE, JSON}:
             return Reason.WRONG_TYPE
         if head.length is not None and self.too_large(head, head.length):
             return Reason.TOO_LARGE
@@ -146,7 +145,7 @@ class ReportEndpoint:
         return self.refuse(Reason.FAULT, close=close)
 
     def decide(self, head: Head, body: bytes, *, oblivious: bool = False) -> Decision:
-        return self._ingest.decide(body, head.content_type, self._clock(), encoding=head.encoding, oblivious=oblivious)
+        return self._ingest.decide(body, head.content_type, self._clock(), oblivious=oblivious)
 
     async def taken(self, decision: Decision) -> Response:
         answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
@@ -228,14 +227,5 @@ class ReportEntrance(Entrance):
         def decide() -> Decision:
             return self.endpoint.decide(head, body, oblivious=oblivious)
 
-        # A few bytes can be inflated to megabytes.
-        is_long = head.encoding not in {"", "identity"} or (len(body) > LONG and head.content_type == JSON)
+        is_long = len(body) > LONG and head.content_type == JSON
         return await self.endpoint.taken(await self.bodies.in_thread(body, decide) if is_long else decide())
-
-    def of_other_shards(self) -> Entrance:
-        """Return the entrance of another shard than the collector's: it refuses each post before its body is read."""
-
-        def judge(head: Head) -> Response:
-            return self.endpoint.refuse(self.endpoint.admit(head) or Reason.WRONG_SHARD, close=True)
-
-        return Entrance(self.endpoint, self.bodies, judge, self.post)

@@ -228,32 +228,6 @@ def _key(body: bytes, at: int) -> Key:
     return body[:_ID_AT], body[_ID_ENDS : at + HEADER.size]
 
 
-_WINDOW_BITS: Final = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
-
-MEMBERS: Final = 16  # a gzip body may have up to this many members (RFC 1952, 2.2)
-
-
-def inflate(body: bytes, encoding: str, most: int) -> bytes:
-    """Decode a body with this Content-Encoding (gzip, deflate, identity or none) to at most `most` bytes."""
-    if encoding in {"", "identity"}:
-        return body
-    if encoding not in _WINDOW_BITS:
-        raise WireError("wrong-type", f"Content-Encoding {encoding!r:.40} is not read here: send gzip or deflate")
-    inflated, rest = bytearray(), body
-    for _ in range(MEMBERS if encoding != "deflate" else 1):
-        inflater = zlib.decompressobj(_WINDOW_BITS[encoding])
-        try:
-            inflated += inflater.decompress(rest, most + 1 - len(inflated))
-        except zlib.error:
-            raise WireError("damaged", f"the body is not {encoding}") from None
-        if len(inflated) > most:
-            raise WireError("too-large", f"the body inflates to more than {most} bytes: send smaller batches")
-        rest = inflater.unused_data
-        if inflater.eof and not rest:
-            return bytes(inflated)
-    raise WireError("damaged", f"the body is not one complete {encoding} stream")
-
-
 JSON: Final = "application/json"
 EARLY: Final = 1  # a device's clock may be ahead by this many periods
 OVERHEAD: Final = 256  # about how many bytes of memory a waiting batch takes in addition to its own
@@ -285,25 +259,23 @@ class Decision:
 
 
 class Ingest:
-    """Decides about request bodies by a registry; `shard`: whose uploads are taken, None: of all."""
+    """Decides about request bodies by a registry."""
 
-    def __init__(self, registry: MetricRegistry, limits: Limits | None = None, shard: int | None = None) -> None:
-        self.registry, self.limits, self.shard = registry, limits or Limits(), shard
+    def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
+        self.registry, self.limits = registry, limits or Limits()
         # A template says that such an upload was taken, which may depend on its way here.
         self._templates, self._sealed_templates = TemplateCache(), TemplateCache()
         self._metrics = {name: (metric, ReportFormat.of(metric.mechanism)) for name, metric in registry.metrics.items()}
 
-    def decide(
-        self, body: bytes, content_type: str, now: float, *, encoding: str = "", oblivious: bool = False
-    ) -> Decision:
-        """Decide about one request's body; `content_type`, without parameters, and `encoding` are in lower case."""
-        plain = content_type == MEDIA_TYPE and not encoding
+    def decide(self, body: bytes, content_type: str, now: float, *, oblivious: bool = False) -> Decision:
+        """Decide about one request's body; `content_type` is in lower case, without parameters."""
+        plain = content_type == MEDIA_TYPE
         templates = self._sealed_templates if oblivious else self._templates
         received = templates.recognise(body, now) if plain else None
-        if received is not None and self._is_of_shard(received.metric, received.period, received.batch):
+        if received is not None:
             return Decision(None, [Result(received.batch, received.metric, 1)], [received], 1, len(body) + OVERHEAD)
         try:
-            uploads = self._uploads(body, content_type, encoding)
+            uploads = self._uploads(body, content_type)
         except WireError as error:
             return Decision(Reason.of(error), where=str(error))
         decision = Decision()
@@ -314,23 +286,14 @@ class Ingest:
             self._remember(templates, body, decision.received[0])
         return decision
 
-    def _is_of_shard(self, metric: str, period: int, batch: bytes) -> bool:
-        """Whether an upload belongs here: by its batch id, not by the path that it was posted to."""
-        if self.shard is None:
-            return True
-        shards = self.registry.shards
-        return shards is not None and shards.of(self.registry.metrics[metric], period, batch) == self.shard
-
     def _remember(self, templates: TemplateCache, body: bytes, received: Received) -> None:
         metric, report_format = self._metrics[received.metric]
         opens = metric.period.start(received.period - EARLY)
         closes = metric.accept_until(received.period)
         templates.remember(body, Template(report_format, received, len(body), opens, closes))
 
-    def _uploads(self, body: bytes, content_type: str, encoding: str) -> list[Upload]:
-        most = self.limits.json_bytes if content_type == JSON else self.limits.inflated_bytes
-        if encoding:
-            body = inflate(body, encoding, most)
+    def _uploads(self, body: bytes, content_type: str) -> list[Upload]:
+        most = self.limits.json_bytes if content_type == JSON else self.limits.body_bytes
         if len(body) > most:
             raise WireError("too-large", f"the body has more than {most} bytes")
         if content_type == MEDIA_TYPE:
@@ -357,8 +320,6 @@ class Ingest:
             return True
         metric, report_format = entry
         result.reason = _out_of_place(metric, upload, now, oblivious=oblivious)
-        if result.reason is None and not self._is_of_shard(upload.metric, upload.period, upload.batch):
-            result.reason = Reason.WRONG_SHARD
         if result.reason is not None:
             return True
         columns = report_format.read(upload.reports, self.limits.reports - decision.num_read)

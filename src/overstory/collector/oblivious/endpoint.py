@@ -45,7 +45,7 @@ MOST_MESSAGES: Final = 10_000  # messages in one part of a release
 SLICE: Final = 64
 SLICE_BYTES: Final = 1 << 20
 """Messages of a part that are opened and committed at a time, and their bytes, unless one alone has more: memory does
-not grow with the part. Nothing in a message is inflated."""
+not grow with the part."""
 TURN: Final = 16
 PAUSE: Final = 1e-4
 """A pause for the event loop, in seconds, after each `TURN` messages: direct posts are answered meanwhile."""
@@ -67,9 +67,6 @@ def key_problem(error: WireError) -> Response:
     return Response(400, dumped(json.loads(answer.body) | about))
 
 
-NOT_INFLATED: Final = "A sealed request has no Content-Encoding: send its body as it is."
-
-
 class Inner(NamedTuple):
     """The post of reports in a message."""
 
@@ -88,10 +85,7 @@ def read_inner(message: bytes) -> Inner | Response:
     if request.method != "POST":
         return error_response(405, "method", f"{PATH} takes only POST.")
     fields = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.fields]
-    head = read_head(fields)
-    if head.encoding not in {"", "identity"}:
-        return error_response(Reason.WRONG_TYPE.status, Reason.WRONG_TYPE, NOT_INFLATED)
-    return Inner(head._replace(length=len(request.body)), request.body)
+    return Inner(read_head(fields)._replace(length=len(request.body)), request.body)
 
 
 def slices(messages: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:

@@ -24,11 +24,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, func, select
 
-from overstory.collector.ingest.received import Received
 from overstory.collector.store.databases.database import RecountError, StoreError
 from overstory.collector.store.metrics import StoredMetric
 from overstory.collector.store.schema import CHUNKS, COUNTS
-from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,43 +118,19 @@ def full_chunk(num_bits: int, num_cohorts: int) -> int:
     return max(1, CHUNK_BYTES // (cohort_width(num_cohorts) + -(-num_bits // 8)))
 
 
-def inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
-    """Return one row of the inbox for each (metric, period, digest, group) that there are reports of."""
-    together: dict[tuple[Key, int, int], list[Received]] = {}
-    for batch in batches:
-        key = Key(batch.metric, batch.period, batch.digest, batch.group)
-        together.setdefault((key, batch.num_bits, batch.num_cohorts), []).append(batch)
-    rows = [_inbox_row(key, some) for (key, *_), some in together.items()]
-    return [row for row in rows if row["num_reports"]]
-
-
-def _inbox_row(key: Key, some: Sequence[Received]) -> dict[str, Any]:
-    from overstory.protocol.wire.upload import cohort_width
-
-    first, num_reports = some[0], sum(batch.num_reports for batch in some)
-    cohorts, bits = b"".join([batch.cohorts for batch in some]), b"".join([batch.bits for batch in some])
-    lengths = num_reports * cohort_width(first.num_cohorts), num_reports * (-(-first.num_bits // 8))
-    if (len(cohorts), len(bits)) != lengths:
-        raise ParameterError(
-            f"{first.metric}: {num_reports} reports of {first.num_bits} bits and {first.num_cohorts} cohorts do not "
-            f"have columns of {len(cohorts)} and {len(bits)} bytes"
-        )
-    return _row(key, first, num_reports, cohorts, bits)
-
-
-def _row(key: Key, like: Received | ReportBatch, num_reports: int, cohorts: bytes, bits: bytes) -> dict[str, Any]:
-    about = {"num_bits": like.num_bits, "num_cohorts": like.num_cohorts, "num_reports": num_reports}
-    return {**key._asdict(), **about, "cohorts": cohorts, "bits": bits}
-
-
 def chunk_rows(key: Key, batch: ReportBatch) -> list[dict[str, Any]]:
     """Return the rows that hold these reports."""
     from overstory.protocol.wire.upload import cohort_width
 
     size, octets = full_chunk(batch.num_bits, batch.num_cohorts), batch.octets()
     cohorts = batch.cohorts.astype(f"<u{cohort_width(batch.num_cohorts)}", copy=False)
-    pieces = [slice(start, start + size) for start in range(0, len(batch), size)]
-    return [_row(key, batch, len(cohorts[each]), cohorts[each].tobytes(), octets[each].tobytes()) for each in pieces]
+    about = {**key._asdict(), "num_bits": batch.num_bits, "num_cohorts": batch.num_cohorts}
+    rows = []
+    for start in range(0, len(batch), size):
+        some = cohorts[start : start + size]
+        columns = {"cohorts": some.tobytes(), "bits": octets[start : start + size].tobytes()}
+        rows.append({**about, "num_reports": len(some), **columns})
+    return rows
 
 
 HEADER: Final = struct.Struct("<BBHII")

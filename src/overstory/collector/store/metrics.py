@@ -1,4 +1,4 @@
-"""What the store remembers of registries: how reports are counted, how long they are stored, which shard it is."""
+"""What the store remembers of registries: how reports are counted, and how long they are stored."""
 
 from __future__ import annotations
 
@@ -6,21 +6,19 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Connection, Row, select, update
 
-from overstory.collector.settings import DAY
 from overstory.collector.store.databases.database import Database, StoreError
-from overstory.collector.store.schema import ABOUT, BATCH_IDS, COUNTS, METRICS, SHARD, put_row, read_fact
+from overstory.collector.store.schema import METRICS, put_row
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums, Watch
     from overstory.analysis.reports import ReportBatch, SupportCounts
     from overstory.protocol.kinds.base import Kind
-    from overstory.protocol.metrics import Metric, MetricRegistry, Period
-    from overstory.protocol.metrics.tables import Shards
+    from overstory.protocol.metrics import Metric, Period
 
 
 @dataclass(frozen=True)
@@ -132,132 +130,3 @@ def _write(database: Database, connection: Connection, entries: StoredMetrics) -
         # A metric's newest entry decides how long reports are stored, also those of other mechanisms.
         same = METRICS.c.metric == entry.metric
         connection.execute(update(METRICS).where(same).values(retention_days=entry.retention_days))
-
-
-@dataclass(frozen=True)
-class ServedShard:
-    """Which shard a store holds, and by which registry it was served last."""
-
-    shard: int  # its number, from 0
-    shards: Shards  # the table [shards] of the registry
-    mechanisms: Mapping[str, str]  # the digest of each metric's mechanism, in hexadecimal
-
-    @classmethod
-    def of(cls, registry: MetricRegistry, shard: int) -> ServedShard:
-        if registry.shards is None:
-            raise ParameterError(f"shard = {shard}: the registry has no table [shards], so one collector takes all")
-        if not 0 <= shard < registry.shards.most:
-            raise ParameterError(f"shard = {shard}: the registry's shards are 0 .. {registry.shards.most - 1}")
-        mechanisms = {metric.id: metric.mechanism.digest.hex() for metric in registry.values()}
-        return cls(shard, registry.shards, mechanisms)
-
-    @property
-    def text(self) -> str:
-        return json.dumps(
-            {"shard": self.shard, "shards": self.shards.to_json(), "metrics": dict(self.mechanisms)}, sort_keys=True
-        )
-
-    @classmethod
-    def from_text(cls, text: str) -> ServedShard:
-        from overstory.protocol.metrics.tables import Shards
-
-        read = json.loads(text)
-        return cls(read["shard"], Shards.from_json(read["shards"]), read["metrics"])
-
-    def __str__(self) -> str:
-        return f"shard {self.shard} of {self.shards}"
-
-
-def served_shard(registry: MetricRegistry, shard: int | None) -> ServedShard | None:
-    """Return what a store remembers that is served as a shard; None: without shards."""
-    if shard is not None:
-        return ServedShard.of(registry, shard)
-    if registry.shards is not None:
-        last = registry.shards.most - 1
-        raise ParameterError(f"the registry has {last + 1} shards: set shard, 0 .. {last}")
-    return None
-
-
-def read_shard(connection: Connection) -> ServedShard | None:
-    """Return which shard a store holds; None where it is of a registry without shards."""
-    text = read_fact(connection, SHARD)
-    return None if text is None else ServedShard.from_text(text)
-
-
-def claim_shard(database: Database, registry: MetricRegistry, shard: int | None, now: float) -> None:
-    """Remember that a store is served as this shard, or raise where it may not be; None: without shards."""
-    claimed = served_shard(registry, shard)
-    with database.snapshot() as connection:
-        if claimed == read_shard(connection):
-            return
-
-    def work(connection: Connection) -> None:
-        database.lock(connection)  # of two collectors, only one may make the row
-        stored = read_shard(connection)
-        if claimed is None:
-            _refuse(database, f"it is {stored}: set shard, and keep the registry's table [shards]")
-        elif stored is None:
-            _check_first_claim(database, connection, registry, claimed, now)
-        elif stored.shard != claimed.shard:
-            own = f"it is {stored}, and holds the batch ids of that shard: serve it with shard = {stored.shard}"
-            _refuse(database, own)
-        else:
-            _check_division(database, connection, registry, claimed.shards, stored.shards, now)
-        put_row(connection, ABOUT, {"key": SHARD}, value=claimed.text)
-
-    database.write(work)
-
-
-def _refuse(database: Database, why: str) -> NoReturn:
-    raise StoreError(f"{database.url}: {why}")
-
-
-def _check_first_claim(
-    database: Database, connection: Connection, registry: MetricRegistry, claimed: ServedShard, now: float
-) -> None:
-    """Refuse a store that was served without shards, unless it goes on as the first of them."""
-    from overstory.protocol.metrics.tables import Shards
-
-    if _is_empty(connection):
-        return
-    if claimed.shard != 0:
-        _refuse(
-            database, "it was served without shards: serve it with shard = 0, and give the others stores of their own"
-        )
-    _check_division(database, connection, registry, claimed.shards, Shards(((0, 1),)), now)
-
-
-def _is_empty(connection: Connection) -> bool:
-    return not any(
-        connection.execute(select(func.count()).select_from(table.select().limit(1).subquery())).scalar_one()
-        for table in (BATCH_IDS, COUNTS)
-    )
-
-
-def _check_division(
-    database: Database, connection: Connection, registry: MetricRegistry, new: Shards, old: Shards, now: float
-) -> None:
-    """Refuse another number of shards on the first day of a period of which reports may have been stored here."""
-    if new == old or _is_empty(connection):
-        return
-    days = [day for metric in registry.values() for day in _open_days(metric, now)]
-    for day in range(min(days, default=0), max(days, default=-1) + 1):
-        if new.count_on(day) != old.count_on(day):
-            import datetime as dt
-
-            label, last = (dt.date.fromordinal(dt.date(1970, 1, 1).toordinal() + d) for d in (day, max(days)))
-            _refuse(
-                database,
-                f"reports of periods from {label} on were divided by {old.count_on(day)}, and the registry says "
-                f"{new.count_on(day)}: a retry would reach another store and be counted again; leave the number, and "
-                f"give the new one in [shards.from] from a day after {last}",
-            )
-
-
-def _open_days(metric: Metric, now: float) -> tuple[int, int]:
-    """Return the first days of the earliest and the latest period of which reports are taken now."""
-    current = metric.period.number(now)
-    first = current
-    while metric.accept_until(first - 1) > now:
-        first -= 1
-    return metric.period.start(first) // DAY, metric.period.start(current + 1) // DAY

@@ -62,16 +62,12 @@ class CollectorState:
     started: int  # as `last_seen`: unix time in seconds
     last_seen: int
     waiting: int  # reports, for their commit
-    # Seconds within which 95 of 100 commits of the last five minutes ended, up to a bound of the histogram.
-    commit_p95: float | None = None
-    shard: int | None = None  # that its store holds; None of a registry without shards
 
     def silent(self, now: float) -> bool:
         return now - self.last_seen > SILENT
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values, with the shard only where there are shards."""
-        return {name: value for name, value in asdict(self).items() if name != "shard" or value is not None}
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -180,10 +176,10 @@ def read_refusals(connection: Connection) -> Refusals:
     )
 
 
-def read_collectors(connection: Connection, shard: int | None = None) -> list[CollectorState]:
-    """Return the collectors of a store, which may hold a shard, the last one seen first."""
+def read_collectors(connection: Connection) -> list[CollectorState]:
+    """Return the collectors of a store, the last one seen first."""
     rows = connection.execute(select(COLLECTORS).order_by(COLLECTORS.c.last_seen.desc(), COLLECTORS.c.id))
-    return [CollectorState(**row._mapping, shard=shard) for row in rows]  # noqa: SLF001 - public
+    return [CollectorState(**row._mapping) for row in rows]  # noqa: SLF001 - public
 
 
 def read_notes(connection: Connection, metric: str | None = None) -> list[Note]:

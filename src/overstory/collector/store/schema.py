@@ -7,7 +7,7 @@
                 past retention, fewer are in the counts that stay. Beside them, as long as the reports are stored, what
                 was summed of them to notice crafted ones
     metrics     what a mechanism's digest stands for, so that counting and retention need no registry
-    tokens      SHA-256 of bearer tokens, and on which day each was last used
+    tokens      SHA-256 of bearer tokens
     about       facts about the store itself, under the keys below
     tallies     how much was refused and why: by day, or by metric and the metric's period
     collectors  the last heartbeat of each collecting process
@@ -29,7 +29,6 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
-    Double,
     Index,
     Integer,
     LargeBinary,
@@ -196,7 +195,6 @@ TOKENS: Final = Table(
     Column("created", BigInteger, nullable=False),
     Column("expires", BigInteger),
     Column("revoked", BigInteger),
-    Column("used", BigInteger),  # the last day, counted from 1970
 )
 
 ABOUT: Final = Table("about", METADATA, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
@@ -219,7 +217,6 @@ COLLECTORS: Final = Table(
     Column("started", BigInteger, nullable=False),
     Column("last_seen", BigInteger, nullable=False),
     Column("waiting", BigInteger, nullable=False),
-    Column("commit_p95", Double),
 )
 
 NOTES: Final = Table(
@@ -250,8 +247,6 @@ OF_REPORTS: Final = (CHUNKS.name, COUNTS.name)
 IDS_DELETED: Final = "forgotten"  # the last day, counted from 1970, on which expired batch ids were deleted
 SCHEMA_NUMBER: Final = "schema"  # the number of the schema; see `SCHEMA`
 
-SHARD: Final = "shard"
-"""The shard that the store is served as, all shards of that registry, and its metrics, as JSON; see `ServedShard`."""
 
 DELETED_FROM: Final = "owed to "
 """A mark of the last transaction that deleted rows from the table; empty once the table was rewritten."""
@@ -261,4 +256,3 @@ REWRITTEN: Final = "rest of "
 rewriting failed, if it did."""
 
 STORE_ID: Final = "store"  # a random id that manifests name; a backup and what is restored from it have the same
-TABLE_DIGEST: Final = "digest of "  # in a backup: the digest of the table

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import compress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-from sqlalchemy import ColumnElement, Connection, Table, func, or_, select, union, update
+from sqlalchemy import ColumnElement, Connection, Table, func, select, union, update
 
 from overstory.collector.auth import Role, Token, make_token
 from overstory.collector.ingest.received import Received
@@ -23,7 +23,6 @@ from overstory.collector.store.counts import (
     Key,
     count_reports,
     counts_of_row,
-    inbox_rows,
     keys_of,
     read_batches,
     shuffled,
@@ -33,11 +32,8 @@ from overstory.collector.store.counts import (
 from overstory.collector.store.databases.connection import check, connect, create_tables
 from overstory.collector.store.databases.database import Database, IdsOfDay
 from overstory.collector.store.metrics import (
-    ServedShard,
     StoredMetric,
     StoredMetrics,
-    claim_shard,
-    read_shard,
     read_stored_metrics,
     save_metrics,
 )
@@ -72,6 +68,33 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric, MetricRegistry
 
 
+INBOX_KEY: Final = ("metric", "period", "digest", "device_group", "num_bits", "num_cohorts")
+
+
+def _inbox_rows(batches: Iterable[Received]) -> list[dict[str, Any]]:
+    """Return one row of the inbox for each (metric, period, digest, group) that there are reports of."""
+    from overstory.protocol.wire.upload import cohort_width
+
+    together: dict[tuple[Any, ...], list[Received]] = {}
+    for batch in batches:
+        key = batch.metric, batch.period, batch.digest, batch.group, batch.num_bits, batch.num_cohorts
+        together.setdefault(key, []).append(batch)
+    rows = []
+    for key, some in together.items():
+        metric, *_, num_bits, num_cohorts = key
+        reports = sum(batch.num_reports for batch in some)
+        cohorts, bits = b"".join([batch.cohorts for batch in some]), b"".join([batch.bits for batch in some])
+        if (len(cohorts), len(bits)) != (reports * cohort_width(num_cohorts), reports * (-(-num_bits // 8))):
+            raise ParameterError(
+                f"{metric}: {reports} reports of {num_bits} bits and {num_cohorts} cohorts do not have columns of "
+                f"{len(cohorts)} and {len(bits)} bytes"
+            )
+        if reports:
+            about = dict(zip(INBOX_KEY, key, strict=True))
+            rows.append({**about, "num_reports": reports, "cohorts": cohorts, "bits": bits})
+    return rows
+
+
 class Store:
     """Reports, counts, batch ids and tokens, in one database that several threads and processes may use at once.
 
@@ -101,7 +124,7 @@ class Store:
                 new.append(batch.batch in ids)
                 ids.discard(batch.batch)
             fresh = list(compress(received, new))
-            rows = inbox_rows(fresh)
+            rows = _inbox_rows(fresh)
             if rows:
                 connection.execute(INBOX.insert(), rows)
             released = [batch for batch in fresh if batch.released is not None]
@@ -161,10 +184,6 @@ class Store:
         """Count and retain reports as this registry says from now on; a metric's periods must have the same length."""
         self._metrics = save_metrics(self._database, registry.values())
 
-    def claim_shard(self, registry: MetricRegistry, shard: int | None, now: float) -> None:
-        """Remember that the store is served as this shard, or as the only store; see `metrics.claim_shard`."""
-        claim_shard(self._database, registry, shard, now)
-
     def report_state(self, state: CollectorState | None, refused: Refused) -> None:
         """Store a collector's heartbeat, and add to the refusals, in one transaction."""
         self._database.write(lambda connection: write_state(connection, state, refused))
@@ -191,16 +210,6 @@ class Store:
         self._database.write(lambda connection: connection.execute(TOKENS.insert(), [row]))
         return plain
 
-    def note_token_days(self, days: Mapping[str, int]) -> None:
-        """Store the last day, counted from 1970, on which each token was used, by the tokens' ids."""
-
-        def work(connection: Connection) -> None:
-            for token, day in sorted(days.items()):  # in one order: of two collectors, one waits
-                is_later = or_(TOKENS.c.used.is_(None), TOKENS.c.used < day)
-                connection.execute(update(TOKENS).where(TOKENS.c.id == token, is_later).values(used=day))
-
-        self._database.write(work)
-
     def revoke_token(self, token_id: str) -> None:
         """Refuse a token from now on."""
         valid = TOKENS.c.id == token_id, TOKENS.c.revoked.is_(None)
@@ -214,11 +223,6 @@ class Store:
     def url(self) -> str:
         """The database's URL, without a password."""
         return self._database.url
-
-    def served_shard(self) -> ServedShard | None:
-        """Return which shard the store holds; None where it is of a registry without shards."""
-        with self._database.snapshot() as connection:
-            return read_shard(connection)
 
     def in_place(self) -> bool:
         """Whether the store is the one that was opened; False when its file was deleted, moved or replaced."""
@@ -336,8 +340,7 @@ class Store:
     def collectors(self) -> list[CollectorState]:
         """Return the last heartbeat of each collecting process, the last one seen first."""
         with self._database.snapshot() as connection:
-            served = read_shard(connection)
-            return read_collectors(connection, None if served is None else served.shard)
+            return read_collectors(connection)
 
     def notes(self, metric: str | None = None) -> list[Note]:
         """Return the notes on a metric and those on all metrics; without a metric, every note. The oldest first."""

@@ -222,12 +222,10 @@ class _Health:
         yield Heading(2, "Collectors", "collectors")
         columns = (
             Column("id", "Collector", _short, is_left=True, is_code=True),
-            *((Column("shard", "Shard"),) if any(state.shard is not None for state in self.collectors) else ()),
             Column("state", "State", is_left=True, tone=lambda state: "bad" if state == "silent" else "good"),
             Column("last_seen", "Last seen", is_left=True),
             Column("started", "Started", is_left=True),
             Column("waiting", "Reports waiting", thousands),
-            Column("commit_p95", "95 of 100 commits within", _seconds),
             Column("version", "Version", is_left=True),
         )
         rows = [
@@ -349,10 +347,6 @@ def _known(number: float | None, unit: str = "") -> str:
 
 def _short(digits: str) -> str:
     return digits[:8]
-
-
-def _seconds(seconds: float | None) -> str:
-    return "no commits" if seconds is None else f"{seconds:g} s"
 
 
 def _day(day: int) -> str:

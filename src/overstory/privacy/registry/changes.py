@@ -27,7 +27,7 @@ from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.tables import ObliviousRoute, Shards
+    from overstory.protocol.metrics.tables import ObliviousRoute
 
 NUMBERS: Final = (2, 3, 5, 10, 20, 50, 100)
 CHANGES: Final = (2, 5, 10)
@@ -114,7 +114,6 @@ def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
 
     yield from _of_a_year(old, new)
     yield from _of_the_relay(old.oblivious, new.oblivious)
-    yield from _of_the_shards(old.shards, new.shards)
     was, now = ("not named" if each.operator is None else each.operator.described for each in (old, new))
     if was != now:
         asks = "" if old.operator is None else ": devices ask about every metric again"
@@ -142,22 +141,6 @@ def _of_the_relay(old: ObliviousRoute | None, new: ObliviousRoute | None) -> Ite
     if old is not None and new is not None and old.keys != new.keys:
         detail = f"{_keys_text(old)} becomes {_keys_text(new)}: the collector must have the private key of each"
         yield Change("", "oblivious.keys", Harm.HARMLESS, detail)
-
-
-def _of_the_shards(old: Shards | None, new: Shards | None) -> Iterator[Change]:
-    if old == new:
-        return
-    before, after = ("one collector" if shards is None else f"shards {shards}" for shards in (old, new))
-    first = new.first_difference(old) if new is not None else old.first_difference(new) if old is not None else None
-    detail = f"{before} becomes {after}"
-    if first == 0:
-        detail += (
-            ": uploads of periods that have begun go to other stores, which count a retry again; leave count, and give "
-            "the new number in [shards.from], from a day to come"
-        )
-    elif first is not None:
-        detail += ": release it to devices before the first new day, and keep [shards] afterwards"
-    yield Change("", "shards", Harm.BREAKS if first == 0 else Harm.HARMLESS, detail)
 
 
 def _keys_text(route: ObliviousRoute) -> str:

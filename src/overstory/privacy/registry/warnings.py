@@ -50,7 +50,6 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
             keys.setdefault(path[1], set()).add(path[2])
     found: list[tuple[tuple[str, ...], str, str]] = [
         *((("oblivious",), key, message) for key, message in _relay(registry, server)),
-        *((("shards", "from"), day, message) for day, message in _shards(registry, today)),
         *(((), "panel", message) for message in _year(registry)),
         *(((), "budget", message) for message in _starved(registry)),
     ]
@@ -106,19 +105,6 @@ def _relay_keys(route: ObliviousRoute) -> Iterator[tuple[str, str]]:
 
 
 MOST_KEYS: Final = 2
-
-
-def _shards(registry: MetricRegistry, today: dt.date) -> Iterator[tuple[str, str]]:
-    """Warn of another number of shards that holds before most devices can know it."""
-    if registry.shards is None:
-        return
-    for day, count in registry.shards.change_days():
-        left = (dt.date.fromisoformat(day) - today).days
-        if 0 < left <= SOON:
-            sentence = (
-                f"{count} shards in {plural(left, 'day')}: a device with an older registry posts to a wrong shard"
-            )
-            yield day, f"{sentence}, and its reports wait until it has this one; choose a later day"
 
 
 def _year(registry: MetricRegistry) -> Iterator[str]:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from overstory.protocol.metrics.panel import Panel
-    from overstory.protocol.metrics.tables import ObliviousRoute, Operator, PersonBudget, Shards, Tables
+    from overstory.protocol.metrics.tables import ObliviousRoute, Operator, PersonBudget, Tables
 
 PACKAGE: Final = "package:"  # how the name of a file inside an installed package begins
 
-TABLES: Final = ("operator", "budget", "oblivious", "shards")
+TABLES: Final = ("operator", "budget", "oblivious")
 
 MOST_BYTES: Final = 16 << 20  # of a registry file: more is something else, such as /dev/zero
 
@@ -51,7 +51,6 @@ class MetricRegistry(Mapping[str, Metric]):
     opt_out: str | None = None
     # through which relay the reports of oblivious metrics go; None where there is none
     oblivious: ObliviousRoute | None = None
-    shards: Shards | None = None  # over how many collectors uploads are divided; None where one collector takes all
     panel: Panel | None = None  # the panel that the metrics share, unless they say otherwise; None where there is none
     # who collects, and the colours of the pages for people; None where the file does not say
     operator: Operator | None = None
@@ -93,7 +92,6 @@ class MetricRegistry(Mapping[str, Metric]):
             "operator": self.operator,
             "budget": self.budget,
             "oblivious": self.oblivious,
-            "shards": self.shards,
             "panel": self.panel,
         }
         more = {key: part.to_json() for key, part in parts.items() if part is not None}
@@ -212,11 +210,11 @@ def parse_registry(
     version = root.text("registry", "the registry's version, such as its date")
     panel = _panel(root)
     metrics = _metrics(root, folder, panel, read_candidates=read_candidates)
-    opt_out, (budget, route, shards, operator) = _opt_out(root, metrics), _tables(root, metrics)
+    opt_out, (budget, route, operator) = _opt_out(root, metrics), _tables(root, metrics)
     if root.faults:
         raise RegistryError(root.faults, source=source)
     assert version is not None
-    return MetricRegistry(metrics, version, budget, text, opt_out, route, shards, panel, operator)
+    return MetricRegistry(metrics, version, budget, text, opt_out, route, panel, operator)
 
 
 def _panel(root: Fields) -> Panel | None:
@@ -236,10 +234,10 @@ def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:
     return None
 
 
-def _tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables | tuple[None, None, None, None]:
+def _tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables | tuple[None, None, None]:
     """Return the tables that few registries have; who has none of them loads nothing of them."""
     if root.table.keys().isdisjoint(TABLES) and not any(metric.is_oblivious for metric in metrics.values()):
-        return None, None, None, None
+        return None, None, None
     from overstory.protocol.metrics.tables import read_tables
 
     return read_tables(root, metrics)

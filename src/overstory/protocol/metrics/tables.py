@@ -1,18 +1,10 @@
-"""Operator, budget, oblivious and shards: the tables of a registry that few have. Who has none loads nothing of it.
-
-**Operator**: who collects, and the colours of the pages for people.
-
-A retry must reach the store that has the upload's batch id: that store alone can know that it was counted. So the
-number of shards is fixed for a period: that in force on its first day (UTC), whenever the upload is sent.
-"""
+"""Operator, budget and oblivious: the tables of a registry that few have. Who has none loads nothing of it."""
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import re
 import sys
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -20,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from overstory.protocol.errors import WireError
-from overstory.protocol.metrics.period import DAY
 from overstory.protocol.metrics.toml_fields import Fields
 from overstory.protocol.oblivious.formats import read_entries
 
@@ -38,12 +29,6 @@ PAPER: Final = {"color": "#fefefe", "color_dark": "#141a16"}
 LEAST_CONTRAST: Final = 4.5  # of text to its background: WCAG 2.2, success criterion 1.4.3
 BUDGET: Final = 'a table such as {epsilon = 4.0, per = "year"}'
 ROUTE: Final = 'a table such as {relay = "https://relay.example.org/", operator = "Example Relay Inc.", keys = "HEX"}'
-SHARDS: Final = "a table such as {count = 16}"
-FROM: Final = "a table of days and numbers, such as {2027-03-01 = 16}"
-MOST: Final = 4096
-"""Shards; a shard is chosen by 16 bits of the batch id, so with many more some would get noticeably more uploads."""
-
-_EPOCH: Final = dt.date(1970, 1, 1).toordinal()
 
 
 class Tables(NamedTuple):
@@ -51,7 +36,6 @@ class Tables(NamedTuple):
 
     budget: PersonBudget | None = None
     oblivious: ObliviousRoute | None = None
-    shards: Shards | None = None
     operator: Operator | None = None
 
 
@@ -59,7 +43,7 @@ def read_tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables:
     """Return the tables of a registry, after noting every fault in them."""
     budget = _read_budget(root, metrics) if "budget" in root.table else None
     operator = _read_operator(root) if "operator" in root.table else None
-    return Tables(budget, _read_route(root, metrics), _read_shards(root, metrics), operator)
+    return Tables(budget, _read_route(root, metrics), operator)
 
 
 @dataclass(frozen=True)
@@ -276,99 +260,3 @@ def _keys(table: Fields, text: str) -> bytes:
         pass
     table.fault("keys", f"{text!r:.60} is no list of keys: give what `overstory keys FILE` prints, in hexadecimal")
     return b""
-
-
-def shard_of(batch: bytes, count: int) -> int:
-    """Return the shard of a batch id, of `count`: its first two bytes, big-endian, modulo the count."""
-    return (batch[0] << 8 | batch[1]) % count
-
-
-@dataclass(frozen=True)
-class Shards:
-    """How many shards there are, and from which day on."""
-
-    # (first day since 1970, number), ascending; the first number holds before its day, too
-    counts: tuple[tuple[int, int], ...]
-
-    @property
-    def most(self) -> int:
-        """The largest number of shards that is ever in force: shards are 0 .. most - 1."""
-        return max(count for _, count in self.counts)
-
-    def count_on(self, day: int) -> int:
-        """Return the number of shards in force on a day, counted from 1970."""
-        return self.counts[max(bisect_right(self.counts, (day, MOST + 1)) - 1, 0)][1]
-
-    def count_of(self, metric: Metric, period: int) -> int:
-        if len(self.counts) == 1:
-            return self.counts[0][1]
-        return self.count_on(metric.period.start(period) // DAY)
-
-    def of(self, metric: Metric, period: int, batch: bytes) -> int:
-        return shard_of(batch, self.count_of(metric, period))
-
-    def suffix(self, metric: Metric, period: int, batch: bytes) -> str:
-        """Return what the path of an upload has after /v1/reports: nothing where there is one shard."""
-        count = self.count_of(metric, period)
-        return "" if count == 1 else f"/{shard_of(batch, count)}"
-
-    def change_days(self) -> Iterator[tuple[str, int]]:
-        """Yield each day from which another number holds, in ISO 8601, with the number."""
-        for day, count in self.counts[1:]:
-            yield dt.date.fromordinal(day + _EPOCH).isoformat(), count
-
-    def first_difference(self, other: Shards | None) -> int | None:
-        """Return the first day, counted from 1970, on which another registry divides otherwise; None: on none."""
-        theirs = other or Shards(((0, 1),))
-        days = sorted({day for day, _ in (*self.counts, *theirs.counts)})
-        return next((day for day in days if self.count_on(day) != theirs.count_on(day)), None)
-
-    def __str__(self) -> str:
-        changes = "".join(f", {count} from {day} on" for day, count in self.change_days())
-        return f"{self.counts[0][1]}{changes}"
-
-    def to_json(self) -> dict[str, Any]:
-        changes = dict(self.change_days())
-        return {"count": self.counts[0][1]} | ({"from": changes} if changes else {})
-
-    @classmethod
-    def from_json(cls, read: Mapping[str, Any]) -> Shards:
-        changes = [(_day(dt.date.fromisoformat(day)), int(count)) for day, count in read.get("from", {}).items()]
-        return cls(((0, int(read["count"])), *sorted(changes)))
-
-
-def _read_shards(root: Fields, metrics: Mapping[str, Metric]) -> Shards | None:
-    """Return the shards; with sealed reports, which no relay can divide, they are a fault."""
-    table = root.subtable("shards", SHARDS, ("count", "from")) if "shards" in root.table else None
-    if (
-        table is None
-        or table.required("count", "the number of collectors that uploads are divided over, such as 16") is None
-    ):
-        return None
-    count, changes = table.whole("count", 1, MOST), dict(_changes(table))
-    for name in [name for name, metric in metrics.items() if metric.is_oblivious]:
-        table.fault(
-            None,
-            f"reports of {name} come sealed, and no relay can see to which shard they belong: give oblivious metrics a "
-            "registry and a collector of their own",
-        )
-    return Shards(((0, count or 0), *sorted(changes.items()))) if table.is_sound else None
-
-
-def _changes(table: Fields) -> Iterator[tuple[int, int]]:
-    inner = table.subtable("from", FROM) if "from" in table.table else None
-    for key in () if inner is None else inner.table:
-        assert inner is not None
-        count = inner.whole(key, 1, MOST)
-        try:
-            day = dt.date.fromisoformat(key)
-        except ValueError:
-            day = dt.date.min
-        if day.isoformat() != key or _day(day) <= 0:
-            inner.fault(key, f"{key!r:.100} is no day: give one such as 2027-03-01")
-        elif count is not None:
-            yield _day(day), count
-
-
-def _day(day: dt.date) -> int:
-    return day.toordinal() - _EPOCH

@@ -48,7 +48,11 @@ class Reason(StrEnum):
         "The request holds more uploads or reports than this collector takes: send fewer at once.",
         _FINAL,
     )
-    WRONG_TYPE = "wrong-type", 415, "The content type is not one that this collector reads."
+    WRONG_TYPE = (
+        "wrong-type",
+        415,
+        "The content type is not one that this collector reads, or the body has a Content-Encoding.",
+    )
     NO_TOKEN = "no-token", 401, "The request has no write token: send it as Authorization: Bearer."
     UNKNOWN_TOKEN = "unknown-token", 401, "The write token is not known here, was revoked, or has expired."
     UNKNOWN_METRIC = "unknown-metric", 404, "The registry of this collector does not list the metric.", _OF_METRIC
@@ -66,10 +70,6 @@ class Reason(StrEnum):
         *("wrong-transport", 403),
         "Reports of this metric are taken only through a relay, sealed: the collector must not see who sends them.",
         _FINAL,
-    )
-    WRONG_SHARD = (
-        *("wrong-shard", 421),
-        "Another shard's collector takes this upload: the registry's table [shards] says which path it is posted to.",
     )
     METRIC_EXPIRED = "metric-expired", 410, "The metric has expired: it is no longer collected.", _OF_METRIC
     PERIOD_CLOSED = "period-closed", 410, "The period ended too long ago: its reports are no longer taken.", _FINAL

@@ -30,6 +30,7 @@ import zlib
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from overstory.protocol.errors import ParameterError, WireError
@@ -60,6 +61,7 @@ class Batch:
             yield Report(cohort, int.from_bytes(self.bits[i * width : (i + 1) * width], "little"))
 
 
+@cache
 def cohort_width(num_cohorts: int) -> int:
     """Return how many bytes a cohort travels in."""
     return 2 if num_cohorts <= MAX_COHORTS else 4

@@ -1,1 +1,1 @@
-"""Where counts are read from, besides one store: several shards' stores, exported files, a collector's address."""
+"""Where counts are read from, besides a store: exported files, a collector's address."""

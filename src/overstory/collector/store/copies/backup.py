@@ -1,14 +1,12 @@
-"""Backup and restore: a backup is one SQLite file with a digest of each table, and opens as a store."""
+"""Backup and restore: a backup is one SQLite file that opens as a store, and a file with its checksum."""
 
 from __future__ import annotations
 
-import os
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from glob import escape
-from hashlib import blake2b
+from contextlib import closing, contextmanager
+from hashlib import file_digest
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from sqlalchemy import Connection, Table, delete, func, select
@@ -25,7 +23,6 @@ from overstory.collector.store.schema import (
     INBOX,
     METADATA,
     REWRITTEN,
-    TABLE_DIGEST,
     ids_table,
     read_id_days,
 )
@@ -40,28 +37,19 @@ def backup(database: Database, path: Path) -> int:
     with renamed_when_complete(path) as part:
         if isinstance(database, SqliteDatabase):
             database.copy_to(part)
-        else:
-            _copy_into(database, SqliteDatabase(part))
-        copy = SqliteDatabase(part)
-        try:
-            reports = verify(copy)
-            copy.write(_seal)
-            return reports
-        finally:
-            copy.close()
+            with closing(SqliteDatabase(part)) as copy:
+                return verify(copy)
+        return _copy_into(database, SqliteDatabase(part))
 
 
 def restore(path: Path, url: str) -> int:
     """Fill a new store from a backup, completely or not at all; return the reports in its counts and inbox."""
-    source = connect(str(path))
-    try:
+    with closing(connect(str(path))) as source:
         check(source)
+        _check_checksum(path)
         expected = verify(source)
-        _check_seal(source)
         target = connect(url, create=True)
         restored = _copy_into(source, target)
-    finally:
-        source.close()
     if restored != expected:
         raise StoreError(f"{target.url}: {restored} of {expected} reports were restored: do not use this store")
     return restored
@@ -86,7 +74,7 @@ def _copy_tables(reading: Connection, target: Database, writing: Connection) -> 
     for table in map(ids_table, read_id_days(reading)):
         table.create(writing)
         _copy_table(reading, writing, table)
-    for key in (TABLE_DIGEST, DELETED_FROM, REWRITTEN):  # facts about the source
+    for key in (DELETED_FROM, REWRITTEN):  # facts about the source
         writing.execute(delete(ABOUT).where(ABOUT.c.key.startswith(key)))
 
 
@@ -103,41 +91,28 @@ def _copy_table(reading: Connection, writing: Connection, table: Table) -> None:
         writing.execute(table.insert(), [dict(row) for row in some])
 
 
-def _seal(connection: Connection) -> None:
-    connection.execute(delete(ABOUT).where(ABOUT.c.key.startswith(TABLE_DIGEST)))
-    rows = [{"key": TABLE_DIGEST + name, "value": value} for name, value in _digests(connection).items()]
-    connection.execute(ABOUT.insert(), rows)
+def _checksum_of(path: Path) -> str:
+    """Return what `sha256sum` prints of a file."""
+    with path.open("rb") as file:
+        return f"{file_digest(file, 'sha256').hexdigest()}  {path.name}\n"
 
 
-def _check_seal(database: Database) -> None:
-    with database.snapshot() as connection:
-        rows = connection.execute(select(ABOUT).where(ABOUT.c.key.startswith(TABLE_DIGEST)))
-        sealed = {row.key.removeprefix(TABLE_DIGEST): row.value for row in rows}
-        if not sealed:  # a store itself: there is nothing to hold it against
-            return
-        differing = sorted(name for name, value in _digests(connection).items() if sealed.get(name) != value)
-    if differing:
+def checksum_file(path: Path) -> Path:
+    """Return the file that the checksum of a backup is in."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _check_checksum(path: Path) -> None:
+    checksum, log = checksum_file(path), Path(f"{path}-wal")
+    if not checksum.exists():  # a store itself, or its backup alone: there is nothing to hold it against
+        return
+    if checksum.read_text("utf-8").split()[:1] != _checksum_of(path).split()[:1] or (
+        log.exists() and log.stat().st_size
+    ):
         raise StoreError(
-            f"{database.url}: {', '.join(differing)}: not what was backed up: the file is damaged, or was used as a "
-            "store since; take another backup (of a file that is in use: overstory store backup)"
+            f"{path}: not what was backed up, by {checksum.name}: the file is damaged, or was used as a store since; "
+            "take another backup (of a file that is in use: overstory store backup)"
         )
-
-
-def _digests(connection: Connection) -> dict[str, str]:
-    """Return a digest of each table's rows, but for those of digests."""
-    digests = {}
-    for table in (*METADATA.sorted_tables, *map(ids_table, read_id_days(connection))):
-        rows = select(table).order_by(*table.primary_key)
-        if table is ABOUT:
-            rows = rows.where(~ABOUT.c.key.startswith(TABLE_DIGEST))
-        digest = blake2b(digest_size=32)
-        for row in connection.execute(rows, execution_options={"yield_per": FEW}):
-            for value in row:
-                written = value if isinstance(value, bytes) else repr(value).encode()
-                digest.update(b"%s %d:" % (type(value).__name__.encode(), len(written)))
-                digest.update(written)
-        digests[table.name] = digest.hexdigest()
-    return digests
 
 
 def verify(database: Database) -> int:
@@ -165,43 +140,31 @@ def _counted(connection: Connection, url: str) -> Iterator[int]:
 
 @contextmanager
 def renamed_when_complete(path: Path) -> Iterator[Path]:
-    """Give an empty file in a hidden folder of its own; it gets its name when it is complete and on the disk."""
+    """Give an empty file in a folder of its own; it gets its name, and a checksum, when it is complete and on disk."""
     if path.exists():
         raise StoreError(f"{path}: this file exists: give the backup another name")
     if not path.parent.is_dir():
         raise StoreError(f"{path}: there is no folder {path.parent}")
-    for left in path.parent.glob(f".{escape(path.name)}.{'[a-z0-9_]' * 8}"):
-        with suppress(OSError), _locked(left) as is_free:  # somebody else's, or just removed
-            if is_free:  # of a process that was killed
-                for file in left.glob(f"{escape(path.name)}*"):
-                    file.unlink()
-                left.rmdir()
+    folder = path.with_name(f"{path.name}.part")
     try:
-        folder = TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent)
+        folder.mkdir(0o700)
+    except FileExistsError:
+        raise StoreError(
+            f"{folder}: another backup is being written there, or one was killed: then delete it"
+        ) from None
     except OSError as error:
         raise StoreError(f"{path}: no file can be made in {path.parent}: check its permissions") from error
-    with folder as name, _locked(Path(name)):
-        part = Path(name, path.name)
+    try:
+        part = folder / path.name
         create_private_file(part)
         yield part
         sync(part)
+        checksum = checksum_file(part)
+        create_private_file(checksum)
+        checksum.write_text(_checksum_of(part), "utf-8")
+        sync(checksum)
+        checksum.rename(checksum_file(path))
         part.rename(path)
         sync(path.parent)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder, where no other process has: whether this one has it, until the block or the process ends."""
-    try:
-        import fcntl
-    except ImportError:  # Windows, where nobody can remove a file that is open
-        yield False
-        return
-    handle, is_locked = os.open(folder, os.O_RDONLY), False
-    try:
-        with suppress(OSError):  # another process writes there, or a file system without locks
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_locked = True
-        yield is_locked
     finally:
-        os.close(handle)
+        shutil.rmtree(folder)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -28,29 +27,20 @@ from overstory.collector.store.schema import BATCH_IDS, ids_table, ids_table_nam
 
 
 class FairLock:
-    """A lock, first come, first served: `threading.Lock` goes to the thread that is awake, which just released it."""
+    """A lock that goes to a thread that waits, before the one that just released it: `threading.Lock` may not.
+
+    The first who waits holds the turnstile until it has the lock: whoever comes again stays behind it.
+    """
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        self._waiting: deque[Lock] = deque()
-        self.taken = False
+        self._turnstile, self._lock = Lock(), Lock()
 
     def __enter__(self) -> None:
-        with self._lock:
-            if not self.taken:
-                self.taken = True
-                return
-            turn = Lock()
-            turn.acquire()
-            self._waiting.append(turn)
-        turn.acquire()  # the thread before releases it; the lock stays taken meanwhile
+        with self._turnstile:
+            self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
-        with self._lock:
-            if self._waiting:
-                self._waiting.popleft().release()
-            else:
-                self.taken = False
+        self._lock.release()
 
 
 PATIENCE: Final = 15.0  # seconds to wait for another process's transaction
@@ -66,11 +56,12 @@ PRAGMAS: Final = (
     "PRAGMA journal_size_limit = 134217728",
 )
 
-TOGETHER: Final = (256, 32, 4, 1)
-"""How many ids go into one statement. Each waits for the interpreter lock after it, which a busy event loop has."""
-
-MARKS: Final = {count: ", ".join(["?"] * count) for count in TOGETHER}
-ROWS: Final = {count: ", ".join(["(?)"] * count) for count in TOGETHER}
+EACH_ID: Final = (
+    "WITH RECURSIVE place(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM place WHERE n + 1 < ?2) "
+    "SELECT substr(?1, 1 + 16 * n, 16) FROM place WHERE true"
+)
+"""Each of the ids, 16 bytes long, that are joined in ?1, of which there are ?2. One statement takes all of them: after
+each one, a thread waits for the interpreter lock, which a busy event loop has."""
 
 AT_ONCE: Final = 100_000
 STARTS: Final = tuple(bytes([first]) for first in range(1, 256))
@@ -240,31 +231,25 @@ def _make_tables(connection: Connection, by_day: Mapping[int, IdsOfDay]) -> None
             raw.execute("UPDATE batch_ids SET forget_after = ? WHERE day = ?", (forget_after, day))
 
 
-def _together(ids: Collection[bytes]) -> Iterator[list[bytes]]:
-    ordered = sorted(ids)
-    at = 0
-    for count in TOGETHER:
-        while len(ordered) - at >= count:
-            yield ordered[at : at + count]
-            at += count
+def _joined(ids: Collection[bytes]) -> tuple[bytes, int]:
+    """Return ids as `EACH_ID` takes them, in order: nothing then reveals which came first, and fewer pages change."""
+    joined = b"".join(sorted(ids))
+    assert len(joined) == 16 * len(ids), "an id of another length"
+    return joined, len(ids)
 
 
 def _stored(raw: sqlite3.Connection, table: str, ids: Collection[bytes]) -> set[bytes]:
     if raw.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None:  # noqa: S608 - the store's own name
         return set()
-    found: set[bytes] = set()
-    for some in _together(ids):
-        wanted = f"SELECT id FROM {table} WHERE id IN ({MARKS[len(some)]})"  # noqa: S608 - of question marks alone
-        found.update(one for (one,) in raw.execute(wanted, some))
-    return found
+    wanted = f"SELECT id FROM {table} WHERE id IN ({EACH_ID})"  # noqa: S608 - the same
+    return {one for (one,) in raw.execute(wanted, _joined(ids))}
 
 
 def _insert(raw: sqlite3.Connection, day: int, ids: Collection[bytes]) -> int:
+    if not ids:
+        return 0
     before = raw.total_changes
-    # In the order of the table: nothing then reveals which of them came first, and fewer pages change.
-    for some in _together(ids):
-        rows = ROWS[len(some)]
-        raw.execute(f"INSERT INTO {ids_table_name(day)} (id) VALUES {rows} ON CONFLICT DO NOTHING", some)  # noqa: S608 - of question marks alone
+    raw.execute(f"INSERT INTO {ids_table_name(day)} (id) {EACH_ID} ON CONFLICT DO NOTHING", _joined(ids))
     return raw.total_changes - before
 
 
