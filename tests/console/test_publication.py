@@ -181,7 +181,7 @@ def test_no_address_without_a_login_tells_of_a_period_that_is_not_published(full
     before = {address: full.get(address) for address in addresses}
     answering = {address for address, (status, _) in before.items() if status == 200}
     pages = {address.partition(".")[0] for address in answering} - {"/index"}
-    assert pages == {"/", "/about/grr", "/registry", "/plan"}
+    assert pages == {"/", "/about/grr", "/registry"}
     for ago in range(3):
         full.add(metric, metric.period.number(NOW) - min(ago, 1), 2_000 + ago)
     assert {address: full.get(address) for address in addresses} == before

@@ -35,7 +35,6 @@ from overstory.console.screens.comparison import ComparisonScreen
 from overstory.console.screens.health import HealthScreen
 from overstory.console.screens.overview import OverviewScreen
 from overstory.console.screens.period import PeriodScreen
-from overstory.console.screens.planner import PlannerScreen
 from overstory.console.screens.privacy import PrivacyScreen
 from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
 from overstory.console.screens.series import SeriesScreen
@@ -136,7 +135,6 @@ SCREENS: Final[tuple[Screen, ...]] = (
     PeriodScreen(),
     HealthScreen(),
     PrivacyScreen(),
-    PlannerScreen(),
 )
 
 

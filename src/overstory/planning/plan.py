@@ -95,16 +95,6 @@ class Plan(Shown):
         """The estimated share from which a value counts as detected."""
         return critical_value(self.alpha, self.num_candidates) * self.error_at(0.0)
 
-    def figures(self, share: float) -> Iterator[tuple[str, str]]:
-        """Say what is detected: the smallest share, and how many devices the share asked for takes."""
-        yield "Smallest share, nine times in ten", _share_text(self.detected_nine_in_ten)
-        yield f"Devices that detect {percentage(share)}, nine times in ten", self._devices(self.people_needed)
-
-    def _devices(self, needed: int | None) -> str:
-        """Return how many devices are enough: where there are too few, with the plan that is best for so many."""
-        enough = needed if self.nearest is None else self.nearest.num_reports
-        return "no number" if enough is None else f"{enough:,}"
-
     def detection(self) -> Iterator[str]:
         """Say what is detected, and what would be needed."""
         smallest, given = self.detected_nine_in_ten, f"With {plural(self.num_reports, 'report')}"
@@ -252,10 +242,6 @@ def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
 
 
-def _share_text(share: float | None) -> str:
-    return "none" if share is None or share > 1 else percentage(share)
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RapporPlan(Plan):
     """What a collection of strings by a RAPPOR would reveal and learn. Counts are in reports, frequencies fractions.
@@ -339,11 +325,6 @@ class RapporPlan(Plan):
     @property
     def threshold(self) -> float:
         return self.detectable_frequency
-
-    def figures(self, share: float) -> Iterator[tuple[str, str]]:
-        yield "Smallest share, half the time", _share_text(self.detectable_frequency)
-        yield "Smallest share, nine times in ten", _share_text(self.reliable_frequency)
-        yield f"Devices that detect {percentage(share)}, half the time", self._devices(self.people_needed)
 
     def plain_words(self) -> str:
         """Say it to a person."""

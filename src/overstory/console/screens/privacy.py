@@ -156,7 +156,7 @@ def _no_bound(unbounded: list[Claim]) -> Notice:
 def _form(query: PrivacyQuery, reports: int) -> Form:
     values = "" if query.values is None else str(query.values)
     fields = (
-        Field("reports", "Reports of one device", str(reports), "slider", least=1, most=MOST_REPORTS, step=1),
+        Field("reports", "Reports of one device", str(reports), "number", least=1, most=MOST_REPORTS, step=1),
         Field("values", "Different values", values, "number", least=1, most=MOST_VALUES, hint="empty: not stated"),
     )
     return Form("What to state", fields, "Show", is_live=True)

@@ -127,9 +127,6 @@ class Scatter:
         half = NormalDist().inv_cdf(0.975) * self.standard_error
         return self.share - half, self.share + half
 
-    def chance_above(self, threshold: float) -> float:
-        return 1 - NormalDist(self.share, self.standard_error).cdf(threshold)
-
 
 def scatter_of_estimates(name: str, caption: str, absent: Scatter, held: Scatter, threshold: float) -> Picture:
     """Draw how estimates of two shares scatter, one that nobody holds and another, and the threshold of detection."""
