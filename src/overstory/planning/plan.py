@@ -14,7 +14,7 @@ from overstory.analysis.kinds.work import REGRESSION
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import count_error, critical_value, smallest_share
 from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.presentation.formats import epsilon_text, plural, seconds_text, thousands
+from overstory.presentation.formats import epsilon_text, plural, seconds_text, significant, thousands
 from overstory.presentation.formats import share as percentage
 from overstory.presentation.shown import Shown
 from overstory.privacy import PrivacyStatement, statement
@@ -187,7 +187,7 @@ class Plan(Shown):
         """Say in one line what was planned for the metric."""
         lines, error = self.toml().replace("\n", ", "), f"{self.error:.3%} at {self.num_reports:,} reports"
         if self.detected_half is None:
-            error = f"standard error of the mean at most {self.error:.3g} at {self.num_reports:,} reports"
+            error = f"standard error of the mean at most {significant(self.error, 3)} at {self.num_reports:,} reports"
             return f"{self.metric}: {lines}; for the {self.mechanism.reading}; {error}; {self.linkable.words()}"
         instead = "" if self.instead is None else f" (instead: {self.instead})"
         once = f"; {NOISE_ONCE}" if self.linkable.has_payload else ""

@@ -19,6 +19,13 @@ def thousands(number: float | None) -> str:
     return UNKNOWN if number is None else f"{number:,.0f}"
 
 
+def significant(value: float, digits: int = 4, sign: str = "") -> str:
+    """Return a number in plain digits, so many of which count, unless nobody could count its zeros."""
+    if not 1e-9 < abs(value) < 1e15:
+        return f"{value:{sign}.{digits}g}"
+    return f"{Decimal(f'{value:.{digits}g}'):{sign},f}"
+
+
 def percent(share: float | None) -> str:
     """Return a share of 0 to 1 as a percentage."""
     return UNKNOWN if share is None else f"{share:.2%}"
@@ -150,7 +157,7 @@ def factor(epsilon: float) -> str:
     if epsilon > MOST:
         return "more than a million"
     odds = Decimal(epsilon).exp(Context(prec=12))  # so that 81.000000000000004 is 81
-    return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):f}"
+    return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):,f}"
 
 
 def guess_text(epsilon: float, source: str, things: str) -> str:

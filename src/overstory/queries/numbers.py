@@ -13,6 +13,7 @@ from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.presentation.charts.drawing import F64
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.formats import significant
 from overstory.presentation.svg import Picture
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
@@ -74,7 +75,7 @@ class NumberSeries(RangeReading):
     def part_pictures(self, part: PeriodEstimate) -> Iterator[Picture]:
         if rows := list(part.estimate.of_kind("share")):
             caption = self.caption(part, "Share of the devices in each range of numbers, with its 95% interval.")
-            names = [row.of if row.start is None else f"{row.start:g}" for row in rows]
+            names = [row.of if row.start is None else significant(row.start, 6) for row in rows]
             values, low, high = _ends(rows)
             yield histogram(self.picture_name(part), caption, names, values=values, low=low, high=high)
 
@@ -117,7 +118,7 @@ def shown(row: Quantity, value: float | str | None) -> str:
     """Return a number of a row as a person reads it: shares in percent, others with four digits that count."""
     if value is None or isinstance(value, str):
         return value or "-"
-    return f"{value:.2%}" if row.kind == "share" else f"{value:.4g}"
+    return f"{value:.2%}" if row.kind == "share" else significant(value)
 
 
 def read_numbers(
@@ -213,8 +214,8 @@ class NumberDifferences:
 
 
 def _signed(row: NumberDifference, name: str) -> str:
-    number, sign = getattr(row, name), "" if name in {"a", "b"} else "+"
-    return f"{number:{sign}.2%}" if row.kind == "share" else f"{number:{sign}.4g}"
+    value, sign = getattr(row, name), "" if name in {"a", "b"} else "+"
+    return f"{value:{sign}.2%}" if row.kind == "share" else significant(value, sign=sign)
 
 
 def compare_numbers(

@@ -26,7 +26,7 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.presentation.formats import epsilon_text, if_detected, p_value, percent, thousands
+from overstory.presentation.formats import epsilon_text, if_detected, p_value, percent, significant, thousands
 from overstory.presentation.svg import Picture
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism
@@ -125,8 +125,8 @@ def page_blocks(summary: Summary, command: str) -> Iterator[Block]:
     if summary.is_numeric:
         columns = (
             Column("share", "below it lies", "{:.0%}".format),
-            Column("learned", "estimate", "{:.4g}".format),
-            Column("truth", text="{:.4g}".format),
+            Column("learned", "estimate", significant),
+            Column("truth", text=significant),
         )
         yield Table("Quantiles, by the bins", columns, summary.quantiles())
     if mechanism.encoding.decoded:

@@ -10,7 +10,7 @@ from statistics import NormalDist
 from typing import Final
 
 from overstory.presentation.charts.drawing import Chart, Scale, Sheet, on_both_sheets, percent_tick
-from overstory.presentation.formats import percent
+from overstory.presentation.formats import percent, significant
 from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, SERIES, VERMILION, Picture
 
 
@@ -48,8 +48,8 @@ def loss_of_a_device(subject: str, unchanged: Callable[[int], float], changing: 
 
 def _sentence(loss: Loss, numbers: Sequence[int]) -> str:
     ends = (
-        f"{epsilon:.4g} from {number:,}" if math.isfinite(epsilon) else f"no bound from {number:,}"
-        for number, epsilon in ((numbers[0], loss.epsilons[0]), (numbers[-1], loss.epsilons[-1]))
+        f"{significant(epsilon)} from {reports:,}" if math.isfinite(epsilon) else f"no bound from {reports:,}"
+        for reports, epsilon in ((numbers[0], loss.epsilons[0]), (numbers[-1], loss.epsilons[-1]))
     )
     return f"{loss.name}: epsilon {', '.join(ends)} report(s)."
 

@@ -21,7 +21,7 @@ from overstory.presentation.charts.drawing import (
     plain_number,
 )
 from overstory.presentation.charts.series import mark, named_columns
-from overstory.presentation.formats import interval, percent, thousands
+from overstory.presentation.formats import interval, percent, significant, thousands
 from overstory.presentation.svg import BLUE, INK, MUTED, PAPER, VERMILION, Picture
 
 
@@ -87,7 +87,11 @@ def estimates_over_time(
     name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64, truth: F64 | None = None
 ) -> Picture:
     """Draw a number for each period, such as a mean, with its interval; the axis need not begin at zero."""
-    newest = f"; the newest is {values[-1]:.4g} ({low[-1]:.4g} to {high[-1]:.4g})" if len(labels) else ""
+    newest = (
+        f"; the newest is {significant(values[-1])} ({significant(low[-1])} to {significant(high[-1])})"
+        if len(labels)
+        else ""
+    )
     alt = f"{len(labels)} estimate(s), {labels[0]} to {labels[-1]}{newest}." if len(labels) else "No estimates."
     return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high, truth))
 
@@ -97,7 +101,7 @@ def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64,
     ends = np.concatenate([low, high, true])
     least, most = float(ends.min()), float(ends.max())
     margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
-    chart = _empty(sheet, len(labels), least - margin, most + margin, f"{most:,.4g}")
+    chart = _empty(sheet, len(labels), least - margin, most + margin, significant(most))
     chart.axes("", columns=named_columns(chart, sheet, labels), number=plain_number)
     for place in range(len(labels)):
         _interval(chart, place, float(low[place]), float(high[place]))
