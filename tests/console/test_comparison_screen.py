@@ -72,12 +72,12 @@ def test_what_changed_is_a_sentence_a_test_and_a_picture(data):
     assert re.fullmatch(
         r"nothing shown \(p = 0\.\d\d\)", dict(texts(same, KeyValues)[0].pairs)["Test that nothing changed"]
     )
-    assert texts(shown, Table)[0].caption == "a, 2026-11-19 to 2026-11-21, less b, 2026-11-16 to 2026-11-18"
+    assert texts(shown, Table)[0].caption == "a, 19 November to 21 November, less b, 16 November to 18 November"
 
 
 def test_without_ranges_the_newest_period_that_is_over_is_compared_with_the_one_before(data):
     shown = view(data)
-    assert texts(shown, Heading)[0].text == "Theme: 2026-11-21 against 2026-11-20"
+    assert texts(shown, Heading)[0].text == "Theme: 21 November against 20 November"
     fields = {field.name: field.value for field in texts(shown, Form)[0].fields}
     assert (fields["a"], fields["b"], fields["interval"]) == ("2026-11-21", "2026-11-20", "population")
 

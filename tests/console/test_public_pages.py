@@ -169,8 +169,8 @@ def test_without_a_period_that_is_final_a_page_says_when_the_next_one_is(console
     data = ConsoleData(quiet, console_data.store, lambda: NOW)
     view = about(data, "quiet")
     assert view.facts["results"] == (
-        "No period is published now. Week of 19 October 2026 is next, on 25 November 2026, 01:00 UTC, if at least 100 "
-        "reports of it came."
+        "No period is published now. The week of 19 October 2026 is next, on 25 November 2026, 01:00 UTC, if at least "
+        "100 reports of it came."
     )
     assert json.dumps(view.facts)
 

@@ -35,7 +35,6 @@ from overstory.console.screens.comparison import ComparisonScreen
 from overstory.console.screens.health import HealthScreen
 from overstory.console.screens.overview import OverviewScreen
 from overstory.console.screens.period import PeriodScreen
-from overstory.console.screens.privacy import PrivacyScreen
 from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
 from overstory.console.screens.series import SeriesScreen
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
@@ -134,7 +133,6 @@ SCREENS: Final[tuple[Screen, ...]] = (
     ComparisonScreen(),
     PeriodScreen(),
     HealthScreen(),
-    PrivacyScreen(),
 )
 
 

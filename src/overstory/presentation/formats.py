@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final
 
@@ -193,6 +193,20 @@ def date_words(label: str, year: int | None = None) -> str:
     start = dt.datetime.fromisoformat(label)
     day = f"{start.day} {start:%B}" + ("" if start.year == year else f" {start.year}")
     return f"week of {day}" if "W" in label else f"{day}, {start:%H:%M} UTC" if "T" in label else day
+
+
+def with_article(date: str) -> str:
+    """Return a date in words as a sentence has it: "the week of 9 November"."""
+    return f"the {date}" if date.startswith("week") else date
+
+
+def short_dates(labels: Sequence[str]) -> list[str]:
+    """Return periods' labels as a picture has room for: the first day, with its year where there are several."""
+    if any("T" in label for label in labels):
+        return list(labels)
+    starts = [dt.datetime.fromisoformat(label) for label in labels]
+    several = len({start.year for start in starts}) > 1
+    return [f"{start.day} {start:%b}{f' {start.year}' if several else ''}" for start in starts]
 
 
 def share(probability: float) -> str:

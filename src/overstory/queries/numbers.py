@@ -13,7 +13,7 @@ from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.presentation.charts.drawing import F64
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.presentation.formats import significant
+from overstory.presentation.formats import short_dates, significant
 from overstory.presentation.svg import Picture
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
@@ -93,7 +93,10 @@ class NumberSeries(RangeReading):
             ]
             if len(pairs) >= fewest:
                 caption = f"The {what} of {when}, with its 95% interval."
-                labels, (values, low, high) = [label for label, _ in pairs], _ends([row for _, row in pairs])
+                labels, (values, low, high) = (
+                    short_dates([label for label, _ in pairs]),
+                    _ends([row for _, row in pairs]),
+                )
                 name = f"{self.metric.id}-{what}"
                 yield estimates_over_time(name, caption, labels, values=values, low=low, high=high)
                 return

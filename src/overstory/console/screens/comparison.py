@@ -20,6 +20,7 @@ from overstory.console.screens.page import (
     is_shares,
     number_field,
     reading_words,
+    sentence,
 )
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import Block, Field, Heading, KeyValues, Lines, Link, Notice, Paragraph, Table
@@ -84,7 +85,7 @@ class ComparisonScreen(Screen):
         try:
             check_comparable(*(data.counts(metric, *span) for span in page.spans), overlap=query.overlap)
         except ParameterError as error:
-            return page.without(f"{str(error)[:1].upper()}{str(error)[1:]}.", 400)
+            return page.without(sentence(str(error)), 400)
         return (SharesCompared if is_shares(metric) else Compared)(*about).view()
 
 
@@ -182,7 +183,7 @@ class Compared(ComparisonPage):
         return " against ".join(self._ranges())
 
     def _ranges(self) -> list[str]:
-        return [label.replace("..", " to ") for label in self._labels()]
+        return [" to ".join(map(self.data.words, label.split(".."))) for label in self._labels()]
 
     def tables(self) -> Iterable[Block]:
         return map(for_a_page, self.compared.table())
@@ -217,9 +218,8 @@ class SharesCompared(Compared):
         return self.compared.rows()
 
     def head(self) -> Iterator[Block]:
-        sentence = self.both.sentence()
         yield from super().head()
-        yield Notice(f"{sentence[:1].upper()}{sentence[1:]}.", "" if self.both.changed().any() else "faint")
+        yield Notice(sentence(self.both.sentence()), "" if self.both.changed().any() else "faint")
 
     def figures(self) -> Iterator[tuple[str, str]]:
         both, (a, b) = self.both, self._ranges()
@@ -255,7 +255,7 @@ class SharesCompared(Compared):
         )
         if self.metric.panel is None:
             yield Paragraph(OVERLAP)
-        yield Lines(*(f"{note[:1].upper()}{note[1:]}." for note in compared.notes if note != SHARED_NOISE))
+        yield Lines(*(sentence(note) for note in compared.notes if note != SHARED_NOISE))
 
     def facts(self) -> Mapping[str, Any]:
         return {name: value for name, value in self.compared.to_json().items() if name != "differences"}

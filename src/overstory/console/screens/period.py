@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pydantic import Field as Parameter
 
-from overstory.analysis.selection import Adjustment, normal_reach
+from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
 from overstory.console.estimates.estimates import MOST_CANDIDATES
 from overstory.console.screens.page import (
@@ -38,7 +38,7 @@ from overstory.presentation.document import (
     Paragraph,
     Table,
 )
-from overstory.presentation.formats import interval, percent
+from overstory.presentation.formats import interval, percent, with_article
 from overstory.queries.counts import PeriodCounts, parse_range
 
 if TYPE_CHECKING:
@@ -216,9 +216,8 @@ class SharesOfPeriod(PeriodPage):
         yield "Smallest share, nine times in ten", share_that_shows(built, reports, values, query.alpha)
         yield f"To see {percent(query.share)}, nine times in ten", people_for(built, query.share, values, query.alpha)
         if hasattr(estimate, "unallocated"):
-            share, error = not_listed(estimate)
-            reach = normal_reach(query.level) * error
-            yield f"Not listed ({interval(percent)(share - reach, share + reach)})", percent(share)
+            share, *ends = not_listed(estimate, query.level)
+            yield f"Not listed ({interval(percent)(*ends)})", percent(share)
         yield epsilon_of_a_year(self.metric)
 
     def notices(self) -> Iterator[Block]:
@@ -237,9 +236,10 @@ class SharesOfPeriod(PeriodPage):
         first = min(query.rank, len(rows)) - 1
         drawn = rows[first : first + MOST_DRAWN]
         which = f"; ranks {first + 1:,} to {first + len(drawn):,} of {len(rows):,}" if len(drawn) < len(rows) else ""
+        shares = f"Share of each value in {with_article(self.data.words(self.period))}"
         yield estimate_picture(
             f"{self.metric.id}-{self.period}",
-            f"Share of each value in {self.period}, with {interval_caption(query.level, query.adjustment)}{which}.",
+            f"{shares}, with {interval_caption(query.level, query.adjustment)}{which}.",
             drawn,
             ["new" if row["value"] in self.new else "" for row in drawn],
         )

@@ -17,7 +17,7 @@ import numpy as np
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.screens.page import Page, ReadingPage, is_shares, sentence
+from overstory.console.screens.page import Page, ReadingPage, capitalized, is_shares, sentence
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
     Block,
@@ -32,7 +32,7 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.presentation.formats import date_words, epsilon_text, factor
+from overstory.presentation.formats import date_words, epsilon_text, factor, with_article
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
 from overstory.privacy.registry.yearly import headline, in_two_sentences
@@ -312,17 +312,20 @@ class SharesPublished(ReadingPublished):
     def _period(self) -> str:
         return self.counted.label(self.reading.parts[0].first) or ""
 
+    @property
+    def _when(self) -> str:
+        return with_article(date_words(self._period))
+
     def notices(self) -> Iterator[Block]:
         yield Paragraph(
-            f"Estimated from {self.counted.num_reports:,} reports of {date_words(self._period)}, one per device. "
+            f"Estimated from {self.counted.num_reports:,} reports of {self._when}, one per device. "
             "An estimate can be below zero, because the noise is subtracted."
         )
 
     def pictures(self) -> Iterator[Picture]:
         yield estimate_picture(
             f"{self.metric.id}-{self._period}",
-            f"Share of each answer in {date_words(self._period)}, with "
-            f"{interval_caption(0.95, self.options.adjustment)}.",
+            f"Share of each answer in {self._when}, with {interval_caption(0.95, self.options.adjustment)}.",
             self._rows[:MOST_DRAWN],
         )
 
@@ -387,7 +390,7 @@ def _when(data: ConsoleData, metric: Metric) -> str:
     day = dt.datetime.fromtimestamp(metric.final_from(period), dt.UTC)
     which, when = map(date_words, (metric.period.label(period), f"{day:%Y-%m-%dT%H:%M}"))
     return (
-        f"No period is published now. {which[:1].upper()}{which[1:]} is next, on {when}, if at least "
+        f"No period is published now. {capitalized(with_article(which))} is next, on {when}, if at least "
         f"{metric.publish_least:,} reports of it came."
     )
 

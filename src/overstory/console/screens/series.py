@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from pydantic import Field as Parameter
 from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference.combination import total
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.selection import Adjustment, normal_reach
+from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import (
     MOST_DRAWN,
     NOT_LISTED,
@@ -27,12 +26,14 @@ from overstory.analysis.tables.output import (
 from overstory.console.alarms import find_alarms, notice
 from overstory.console.changes import DRAWN, Trend
 from overstory.console.screens.page import (
+    ASK_AGAIN,
     DETECTING,
     OF_NUMBERS,
     WHOLE_RANGE,
     Page,
     ReadingPage,
     adjustment_field,
+    capitalized,
     epsilon_of_a_year,
     facts_of,
     is_shares,
@@ -46,7 +47,7 @@ from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.numbers import counts_over_time
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
 from overstory.presentation.document import Block, Column, Field, Figure, Heading, Link, Links, Notice, Paragraph, Table
-from overstory.presentation.formats import UNKNOWN, interval, percent, thousands
+from overstory.presentation.formats import UNKNOWN, interval, percent, short_dates, thousands
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY, WEEK, Period
 from overstory.queries.counts import PeriodCounts, parse_range
@@ -99,12 +100,8 @@ class Columns:
 
     @property
     def days(self) -> list[str]:
-        """What a chart calls its columns: the first day, with its year where there are several, or a label."""
-        starts = [dt.datetime.fromisoformat(label) for label in self.labels]
-        several = len({start.year for start in starts}) > 1
-        if self.counted.metric.period.seconds < DAY:
-            return self.labels
-        return [f"{start.day} {start:%b}{f' {start.year}' if several else ''}" for start in starts]
+        """What a chart calls its columns."""
+        return short_dates(self.labels)
 
     @property
     def unit(self) -> str:
@@ -199,18 +196,18 @@ def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
 
 
 def _not_listed(estimate: Decoded, level: float) -> Four:
-    share, error = not_listed(estimate)
-    reach = normal_reach(level) * error
-    return share, share - reach, share + reach, share > reach
+    share, low, high = not_listed(estimate, level)
+    return share, low, high, low > 0
 
 
 MOST_VALUES: Final = 6
 NEWEST_ROWS: Final = 25
 OLDER_ROWS: Final = 30  # rows of the page's tables; the downloads have every row
-ASK_AGAIN: Final = 3
-"""Seconds after which a page without its alarms asks again: long enough to read and to follow a link."""
 MOST_PERIODS: Final = 60  # periods that a page reads one by one; the newest ones
 OF_SHARES: Final = ("values", "every", "level")  # what an address may ask of shares alone
+
+OTHER_TESTS: Final = frozenset({"first", "last", "group", "reading", "pool", "reports_per_device"})
+"""What makes other estimates of an address than the board's."""
 
 POOLED: Final = "Of each period by itself: estimated with those before it."
 WORST_CASE: Final = "In a column; empty: the worst case."
@@ -264,6 +261,12 @@ class OverTime(Page):
     """The page of a metric over time, without its numbers."""
 
     place = "Over time"
+
+    @cached_property
+    def newest_period(self) -> int:
+        """The newest period that is over and has reports, as on the board; while there is none, the newest one."""
+        last, periods = self.metric.newest_over(self.data.clock()), self.counted.periods
+        return max([period for period in periods if period <= last] or periods)
 
     @cached_property
     def columns(self) -> Columns:
@@ -334,10 +337,10 @@ class WithoutCandidates(OverTime):
     """The page of strings without a list: where to look for some."""
 
     def notices(self) -> Iterator[Block]:
-        newest = self.label(self.counted.periods[-1])
+        newest = self.newest_period
         words = "The registry has no list of candidates for this metric. Open its newest period to look for strings."
         yield Notice(words, "faint")
-        yield Link(f"Look for strings in {newest}", f"{self.address}/{newest}")
+        yield Link(f"Look for strings in {self.said_label(newest)}", f"{self.address}/{self.label(newest)}")
 
     def more(self) -> Iterator[Block]:
         yield Figure(reports_picture(self.metric, self.columns))
@@ -361,15 +364,18 @@ class SharesOverTime(OverTime):
             return None
 
     def head(self) -> Iterator[Block]:
-        """Say what the board says, of the range that is shown."""
+        """Say what the board says; of another range, or of a group, it would be another test, which nobody counts."""
         yield from super().head()
-        metric, data, newest = self.metric, self.data, self.metric.newest_over(self.data.clock())
+        if (
+            self.query.model_dump(exclude_defaults=True).keys() & OTHER_TESTS
+            or self.columns.every > 1
+            or self.uncertain is not None
+        ):
+            return
+        metric, data, newest = self.metric, self.data, self.newest.last
         shown = {one.last: one.estimate for one in self.series.parts if newest - DRAWN < one.last <= newest}
-        each = (self.query.reading, self.query.pool, self.columns.every) == ("per-period", 1, 1)
         trend = Trend.of(metric, shown, data.store.notes(metric.id), len(data.registry), self.said_label)
-        if trend.sentence and each and self.uncertain is None:
-            when = self.said_label(trend.periods[-1])
-            yield Paragraph(f"{when[:1].upper()}{when[1:]}: {trend.sentence}")
+        yield Paragraph(f"{capitalized(self.said_label(newest))}: {trend.sentence}")
 
     @property
     def refresh(self) -> int:
@@ -377,7 +383,8 @@ class SharesOverTime(OverTime):
 
     @property
     def newest(self) -> PeriodEstimate:
-        return self.series.parts[-1]
+        parts = self.series.parts
+        return next((part for part in reversed(parts) if part.last <= self.newest_period), parts[-1])
 
     @cached_property
     def uncertain(self) -> float | None:
@@ -443,7 +450,7 @@ class SharesOverTime(OverTime):
         ]
         link = (lambda row: f"{self.address}/{row['period']}") if columns.every == 1 else None
         shown = (
-            Column("period", "from" if columns.every > 1 else "period", is_left=True, link=link),
+            Column("period", "from" if columns.every > 1 else "period", self.data.words, is_left=True, link=link),
             Column("reports", text=thousands),
             *(Column(f"{number}", line.name, _share_text) for number, line in enumerate(lines)),
         )
@@ -452,22 +459,22 @@ class SharesOverTime(OverTime):
     def words(self) -> str:
         if self.uncertain:
             return ""
-        row, when = self._rows(-1, 1)[0], self._newest_words()
+        row, when = self._rows(1)[0], self._newest_words()
         return f"{row['value']} {percent(row['frequency'])}, {when}" if row["detected"] else f"nothing detected, {when}"
 
     def _newest_words(self) -> str:
         part = self.newest
         return f"{'' if part.first == part.last else 'to '}{self.said_label(part.last)}"
 
-    def _rows(self, number: int, limit: int | None = None) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.series.parts[number].estimate.rows(limit, self.query.level)
+    def _rows(self, limit: int | None = None) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.newest.estimate.rows(limit, self.query.level)
         return rows
 
     def figures(self) -> Iterator[tuple[str, str]]:
         estimate = self.newest.estimate
         reports, values = estimate.num_reports, len(estimate.values)
         yield "Reports in the newest", f"{reports:,}"
-        if (active := self.counted.devices(first=self.counted.periods[-1])) is not None:
+        if (active := self.counted.devices(self.newest.last, self.newest.last)) is not None:
             yield f"Devices in the newest period ({active.low:,} to {active.high:,})", f"{active.estimate:,}"
         yield "Detected", f"{int(estimate.detected().sum()):,} of {values:,}"
         yield "Smallest share, nine times in ten", share_that_shows(self.metric.mechanism, reports, values)
@@ -492,7 +499,7 @@ class SharesOverTime(OverTime):
     def pictures(self) -> Iterator[Picture]:
         name, columns = f"{self.metric.id}-series", self.columns
         if self.uncertain is None and self.query.reading == "total":
-            rows = self._rows(0, MOST_DRAWN)
+            rows = self._rows(MOST_DRAWN)
             caption = f"Share of each value over the range: the {len(rows)} most frequent, with intervals."
             yield estimate_picture(name, caption, rows)
         elif self.uncertain is None:
@@ -508,7 +515,7 @@ class SharesOverTime(OverTime):
         yield from super().choices()
         if self.uncertain is not None or self.query.reading == "total":
             return
-        every = [str(row["value"]) for row in self._rows(-1)]
+        every = [str(row["value"]) for row in self._rows()]
         drawn = [line.name for line in self.shown[0] if line.name in set(every)]
         fewer = {f"without {name}": [one for one in drawn if one != name] for name in drawn if len(drawn) > 1}
         others = [name for name in every[: 2 * MOST_VALUES] if name not in drawn][: MOST_VALUES - 1]
@@ -521,7 +528,7 @@ class SharesOverTime(OverTime):
     def more(self) -> Iterator[Block]:
         if self.uncertain is not None:
             return
-        newest, parts = self._rows(-1), len(self.series.parts)
+        newest, parts = self._rows(), len(self.series.parts)
         yield Heading(2, f"Newest: {self._newest_words()}")
         yield estimate_table(newest[:NEWEST_ROWS], level=self.query.level)
         if len(newest) > NEWEST_ROWS:
@@ -557,9 +564,10 @@ class ReadingOverTime(ReadingPage, OverTime):
     def __init__(self, data: ConsoleData, metric: Metric, query: SeriesQuery, every: PeriodCounts) -> None:
         self.every = every
         self.whole = metric.reading in WHOLE_RANGE or query.reading == "total"
-        newest = every.periods[-1]
-        first = max(newest - query.pool + 1, every.periods[0])
-        super().__init__(data, metric, query, every if self.whole else data.counts(metric, first, newest, query.group))
+        super().__init__(data, metric, query, every)
+        first = max(self.newest_period - query.pool + 1, every.periods[0])
+        if not self.whole:
+            self.counted = data.counts(metric, first, self.newest_period, query.group)
 
     @cached_property
     def reading(self) -> Reading:
@@ -582,7 +590,7 @@ class ReadingOverTime(ReadingPage, OverTime):
         return f"{super().words()}, {ends}"
 
     def notices(self) -> Iterable[Block]:
-        return self.state(self.counted.periods[-1])
+        return self.state(self.every.periods[-1])
 
     def tables(self) -> Iterator[Block]:
         yield from super().tables()
@@ -590,7 +598,7 @@ class ReadingOverTime(ReadingPage, OverTime):
         if self.metric.reading in OF_NUMBERS:
             yield from map(Figure, cast("NumberSeries", self.over_time).over_time())
         yield Figure(reports_picture(self.metric, self.columns))
-        link = Column("period", is_left=True, link=lambda row: f"{self.address}/{row['period']}")
+        link = Column("period", None, self.data.words, is_left=True, link=lambda row: f"{self.address}/{row['period']}")
         rows = [
             {"period": self.label(period), "reports": self.every.counts[period].num_reports}
             for period in reversed(self.every.periods[-MOST_PERIODS:])

@@ -18,7 +18,8 @@ function addCursor(figure) {
   });
   const output = document.createElement("output");
   output.className = series.length > 1 ? "cursor several" : "cursor";
-  output.textContent = "Arrow keys or the mouse read the numbers out.";
+  const isFirst = !document.querySelector("output.cursor");
+  output.textContent = isFirst ? "Arrow keys or the mouse read the numbers of a chart out." : "";
   figure.insertBefore(output, figure.querySelector("figcaption"));
   figure.tabIndex = 0;
   figure.setAttribute("role", "group");

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import NormalDist
@@ -32,18 +32,6 @@ def loss_over_reports(name: str, caption: str, numbers: Sequence[int], losses: S
     high = min(MOST_EPSILON, 10.0 ** (math.floor(math.log10(max(finite)) + 1e-6) + 1))
     alt = " ".join(_sentence(loss, numbers) for loss in losses)
     return on_both_sheets(name, caption, alt, lambda sheet: _losses_drawing(sheet, numbers, losses, low, high))
-
-
-def loss_of_a_device(subject: str, unchanged: Callable[[int], float], changing: Callable[[int], float]) -> Picture:
-    """Draw what the reports of one device tell: of one value, and of any values, each from the number of reports."""
-    numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(31)})
-    losses = [
-        Loss("one unchanged value", [unchanged(number) for number in numbers]),
-        Loss("values that change", [changing(number) for number in numbers]),
-    ]
-    caption = f"Epsilon of the first 1 to {numbers[-1]:,} reports of one device; both axes have equal ratios."
-    shown = losses if losses[0].epsilons != losses[1].epsilons else losses[:1]
-    return loss_over_reports(f"epsilon-of-{subject}", caption, numbers, shown)
 
 
 def _sentence(loss: Loss, numbers: Sequence[int]) -> str:
