@@ -91,7 +91,7 @@ def epsilon_text(epsilon: float | None, unbounded: str = "no bound", *, digits: 
     if epsilon is None or math.isinf(epsilon):
         return unbounded
     first = Decimal(epsilon).adjusted()
-    text = f"{rounded_up(epsilon, Decimal(1).scaleb(max(first - digits + 1, -digits - 1))):f}"
+    text = f"{rounded_up(epsilon, Decimal(1).scaleb(max(first - digits + 1, -digits - 1))):,f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

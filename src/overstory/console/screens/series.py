@@ -184,7 +184,7 @@ def _share_text(cell: Four) -> str:
     share, low, high, detected = cell
     if not np.isfinite([share, low, high]).all():
         return UNKNOWN
-    return f"{percent(share) if detected else 'not detected'} ({interval(percent)(low, high)})"
+    return f"{f'{share:.1%}' if detected else 'not detected'} ({interval('{:.1%}'.format)(low, high)})"
 
 
 def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
