@@ -18,8 +18,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.collector.store import open_store
 from overstory.console.alarms import MetricHistory, find_alarms, read_history
 from overstory.console.data import ConsoleData
-from overstory.console.estimates.estimates import Estimates
-from overstory.console.estimates.worker import Worker
+from overstory.console.estimates import Estimates, Worker, WorkerError
 from overstory.console.screens.overview import OverviewQuery, OverviewScreen
 from overstory.console.screens.series import ASK_AGAIN, SeriesQuery, SeriesScreen
 from overstory.console.view import ScreenError
@@ -31,7 +30,7 @@ from overstory.queries.counts import read_store, with_sums
 from overstory.queries.estimates import read_estimates
 from support.console_alarms import TROUBLES, batch_of, make_store
 from support.console_weeks import registry
-from support.decoding import dead, shared_estimates
+from support.decoding import shared_estimates
 from support.running import overstory, within
 from support.store_samples import received_batch
 
@@ -124,11 +123,16 @@ def data(changed):
         made.decoder.close()
 
 
+class BrokenWorker(Worker):
+    def estimate(self, task):
+        raise WorkerError("the process that decodes ended without a word")
+
+
 def test_a_metric_that_cannot_be_estimated_is_an_alarm_and_stops_no_other(data):
     metrics = dict(data.registry.metrics)
     metrics["fit"] = replace(metrics["fit"], candidates=("a", "a"))
     data.registry = replace(data.registry, metrics=metrics)
-    data.decoder = Estimates(patience=None, worker=Worker(60.0, dead))
+    data.decoder = Estimates(patience=None, worker=BrokenWorker())
     by_kind = {alarm.kind: alarm for alarm in find_alarms(data)}
     assert by_kind["estimate"].metric == "fit"
     assert by_kind["step"].metric == "step"

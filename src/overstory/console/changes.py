@@ -191,7 +191,7 @@ class Trend:
         seen = float(sizes[:, ~unknown].max(initial=0.0))
         text = f"No change {' or '.join(quiet)} that could be seen"
         text += f"; a change of {self.newest.size_at_least(seen)} or more would have been." if seen else "."
-        number = int(np.count_nonzero(unknown))
+        number = unknown.sum()
         return f"{text} {number:,} of {unknown.size:,} values cannot be compared." if number else text
 
     def _references(self) -> dict[int, str]:

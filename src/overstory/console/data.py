@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
-from overstory.console.estimates.estimates import BoundedCache, Estimates
-from overstory.console.estimates.worker import WorkerError
+from overstory.console.estimates import BoundedCache, Estimates, WorkerError
 from overstory.console.view import ScreenError
 from overstory.presentation.formats import date_words
 from overstory.protocol.errors import ParameterError

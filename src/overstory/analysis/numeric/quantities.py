@@ -176,8 +176,8 @@ def _distribution(mechanism: SquareWave, _domain: AnyDomain, counts: SupportCoun
         rows.append(Quantity("quantile", f"{q:g}", value, None, *ends))
     for start, stop in _groups(bins):
         low, high = float(fitted.edges[start]), float(fitted.edges[stop])
-        ends = (significant(end, 6).replace(",", "") for end in (low, high))
-        of = f"[{', '.join(ends)}{']' if stop == bins else ')'}"
+        texts = (significant(end, 6).replace(",", "") for end in (low, high))
+        of = f"[{', '.join(texts)}{']' if stop == bins else ')'}"
         rows.append(Quantity("share", of, *fitted.share(start, stop, LEVEL), low, high))
     return rows, list(_fitted_notes(fitted))
 

@@ -12,7 +12,7 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.estimates.estimates import MOST_CANDIDATES
+from overstory.console.estimates import MOST_CANDIDATES
 from overstory.console.screens.page import (
     DETECTING,
     Page,
