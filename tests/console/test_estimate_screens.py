@@ -15,8 +15,7 @@ from overstory.collector.store import open_store
 from overstory.console.app import SCREENS
 from overstory.console.data import ConsoleData
 from overstory.console.screens.page import capitalized
-from overstory.console.screens.series import Columns, SeriesQuery, SeriesScreen
-from overstory.console.view import ScreenError, read_query
+from overstory.console.screens.series import SharesOverTime
 from overstory.presentation.charts.drawing import Scale
 from overstory.presentation.document import Links
 from overstory.presentation.formats import date_words, detection, interval, p_value, percent, thousands
@@ -132,27 +131,12 @@ def test_a_period_reads_the_same_on_the_page_in_its_files_and_on_the_command_lin
 
 
 @pytest.mark.parametrize("metric", ["theme", "tree"])
-@pytest.mark.parametrize("reading", ["per-period", "cumulative", "total"])
+@pytest.mark.parametrize("reading", ["per-period", "total"])
 def test_a_series_reads_the_same_in_its_files_and_on_the_command_line(client, folder, metric, reading):
     expected = decode(folder, metric, "--aggregate", reading, "-o", "-")
     assert client.get(f"/m/{metric}.csv?reading={reading}").text == expected
     rows = client.get(f"/m/{metric}.json?reading={reading}").json()["rows"]
     assert [row["value"] for row in rows] == [row["string"] for row in csv.DictReader(expected.splitlines())]
-
-
-def test_a_column_of_several_periods_is_the_estimate_of_their_sum(client, folder):
-    rows = client.get("/m/theme.json?every=2").json()["rows"]
-    ends = sorted({(row["from"], row["to"]) for row in rows})
-    assert ends[1] == ("2026-W43", "2026-W44")
-    for first, last in ends:
-        (reading,) = json.loads(decode(folder, "theme", "--from", first, "--to", last, "--json", "--all"))["readings"]
-        mine = [row for row in rows if row["from"] == first]
-        assert [row["count"] for row in mine] == [row["count"] for row in reading["estimates"]]
-        assert [row["frequency_low"] for row in mine] == [row["frequency_low"] for row in reading["estimates"]]
-    assert "each column adds up 2 periods of week" in client.get("/m/theme?every=2").text
-    query = read_query(SeriesQuery, [("every", "4")])
-    assert query.address("/m/theme", every=2) == "/m/theme?every=2"
-    assert query.address("/m/theme", every=None) == "/m/theme"
 
 
 def test_the_picture_of_a_series_is_its_rows_and_the_download_is_the_page_s(client):
@@ -281,7 +265,7 @@ def test_too_few_reports_are_no_picture_but_the_number_that_is_needed(client):
         ("/m/theme?level=2", 400, "evel: Input should be less than 1"),
         ("/m/theme?level=much", 400, "evel: Input should be a valid number"),
         ("/m/theme?level=nan", 400, "evel: Input should be a finite number"),
-        ("/m/theme?reading=weekly", 400, "eading: Input should be 'total', 'per-period' or 'cumulative'"),
+        ("/m/theme?reading=weekly", 400, "eading: Input should be 'per-period' or 'total'"),
         ("/m/theme/yesterday", 400, "yesterday"),
         ("/m/theme/2026-W47?candidates=oak", 400, "other candidates cannot be looked for"),
         ("/m/theme/2026-W47?alpha=2", 400, "lpha: "),
@@ -363,15 +347,15 @@ def test_releases_and_incidents_are_marked(client, store):
         store.remove_note(other.id)
 
 
-def test_columns_are_whole_periods_and_none_is_left_out(data, registry):
-    counted = data.counts(registry["theme"])
-    for every in (1, 2, 3, 5, None):
-        columns = Columns.of(counted, every)
-        assert columns.reports().sum() == counted.num_reports
-        assert len(columns.labels) == columns.number
-    assert Columns.of(counted, None, most=2).number == 2
-    with pytest.raises(ScreenError, match="no metric"):
-        SeriesScreen().view(data, read_query(SeriesQuery, [("from", "2026-W46")]), metric="unheard")
+def test_of_a_long_range_the_newest_periods_are_shown_and_the_page_says_how_many_are_left_out(client, monkeypatch):
+    monkeypatch.setattr(SharesOverTime, "most", 3)
+    page = client.get("/m/theme")
+    assert "the newest 3 periods; 3 older ones with reports can be asked for in the form." in page.text
+    rows = client.get("/m/theme.json").json()["rows"]
+    assert {row["from"] for row in rows} == {"2026-W46", "2026-W47"}
+    older = client.get("/m/theme.json?to=2026-W44").json()["rows"]
+    assert {row["from"] for row in older} <= {"2026-W42", "2026-W43", "2026-W44"}
+    assert client.get("/m/unheard").status_code == 404
 
 
 @pytest.mark.parametrize("metric", ["theme", "start", "home"])
