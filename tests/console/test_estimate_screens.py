@@ -202,17 +202,14 @@ def test_strings_left_out_raise_the_fit_warning_and_typing_them_in_detects_them(
     assert "hold strings that are not in your list" in poor
     assert '<th scope="row" class="text">oak</th>' not in poor
     hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', poor[poor.index('method="post"') :]))
-    answer = client.post(
-        f"/m/word/{DAY}", data={"candidates": "\n".join(TREES), "before": "\n".join(TREES[2:])}, headers=SAME_ORIGIN
-    )
+    answer = client.post(f"/m/word/{DAY}", data={"candidates": "\n".join(TREES)}, headers=SAME_ORIGIN)
     assert answer.status_code == 303
     good = client.get(answer.headers["location"]).text
     assert hidden["alpha"] == "0.05"
     assert "are set far more often than your list explains" not in good
     assert "hold strings that are not in your list" not in good
-    assert "Newly detected: elm, oak." in good
     detected = {cells[0]: cells[6:] for cells in tables(good)[0]}
-    assert detected["oak"] == detected["elm"] == ["detected", "new"]
+    assert detected["oak"] == detected["elm"] == ["detected"]
     after = {metric.id: store.counts(metric, 0, LAST_DAY + 1) for metric in registry.metrics.values()}
     for name, periods in before.items():
         assert periods.keys() == after[name].keys()

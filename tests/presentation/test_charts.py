@@ -127,7 +127,7 @@ def test_rows_of_intervals_and_of_differences_are_the_numbers(part):
     low, high, sure = shares - 0.03, shares + 0.04, np.array([True, True, False, False])
     names, truth = ["a", "b", "c", "d"], np.array([0.28, 0.09, 0.0, 0.6])
     pictures = [
-        dots("p", "c", names, shares=shares, low=low, high=high, detected=sure, tags=["", "new", "", ""], truth=truth),
+        dots("p", "c", names, shares=shares, low=low, high=high, detected=sure, truth=truth),
         differences("q", "c", names, difference=shares, low=low, high=high, changed=sure),
     ]
     for picture in pictures:

@@ -142,7 +142,6 @@ def dots(
     low: F64,
     high: F64,
     detected: NDArray[np.bool_],
-    tags: Sequence[str] = (),
     truth: F64 | None = None,
     of: str = "share of devices",
 ) -> Picture:
@@ -153,7 +152,7 @@ def dots(
     )
     alt = alt if truth is None else f"Truth and estimate. {alt}"
     words = ("detected", "not detected")
-    look = _Rows(names, shares, low, high, detected, tuple(tags) or ("",) * len(names), words, truth=truth)
+    look = _Rows(names, shares, low, high, detected, words, truth=truth)
     return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, of))
 
 
@@ -172,7 +171,7 @@ def differences(
         f"{names[row]}: {percent(float(difference[row]))}." for row in np.flatnonzero(changed)[:10].tolist()
     )
     words = ("changed", "no change shown")
-    look = _Rows(names, difference, low, high, changed, ("",) * len(names), words, is_difference=True)
+    look = _Rows(names, difference, low, high, changed, words, is_difference=True)
     return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, "change of the share, in points"))
 
 
@@ -183,7 +182,6 @@ class _Rows:
     low: F64
     high: F64
     sure: NDArray[np.bool_]
-    tags: Sequence[str]
     words: tuple[str, str]
     is_difference: bool = False
     truth: F64 | None = None
@@ -215,10 +213,9 @@ class _Rows:
             least, most = -max(-least, most), max(-least, most)
         margin = 0.04 * (most - least) or 0.01
         count = len(self.names)
-        tags = max((sheet.text_width(tag) for tag in self.tags), default=0)
         left = 14 + max(map(sheet.text_width, sheet.names(self.names)), default=0)
         height = 34 + ROW * max(count, 2) + 3.6 * sheet.font
-        x = Scale(least - margin * (least < 0), most + margin, left, sheet.width - 20 - (tags + 6 if tags else 0))
+        x = Scale(least - margin * (least < 0), most + margin, left, sheet.width - 20)
         y = Scale(max(count, 2) - 0.5, -0.5, height - 3.6 * sheet.font, 34)
         chart = sheet.chart(height, x, y)
         chart.numbers["cursor"] = f"y {y.at(0):.1f} {y.at(max(count - 1, 0)):.1f}"
@@ -237,8 +234,6 @@ class _Rows:
             f'<g data-row="{row}" stroke="{colour}"><path {look} d="M{chart.x.at(low):.1f} {y:.1f}'
             f'H{chart.x.at(high):.1f}"/><path fill="{inside}" d="{mark(0, chart.x.at(share), y)}"/></g>'
         )
-        if self.tags[row]:
-            chart.text(chart.width - 8, y, self.tags[row], BLUE, "end", 'font-weight="bold"')
 
     def _draw_key(self, chart: Chart, sheet: Sheet) -> None:
         x, y = 10.0, 14.0
