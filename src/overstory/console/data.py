@@ -38,10 +38,8 @@ class ConsoleData:
         store: Store | SeveralStores,  # only read; or those of several shards
         clock: Callable[[], float] = time.time,
         decoder: Estimates | None = None,
-        previous: MetricRegistry | None = None,  # the version of the registry before this one, to show what changed
     ) -> None:
         self.registry, self.store, self.clock = registry, store, clock
-        self.previous = previous
         self.lists = CandidateLists()
         self.decoder = decoder or Estimates()
 
