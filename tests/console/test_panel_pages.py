@@ -73,7 +73,7 @@ def test_a_page_of_pooled_days_says_so(client):
 def test_two_days_of_a_panel_have_no_device_in_common(client):
     address = f"/m/colour/compare?a={DAY}&b={BEFORE}"
     text = words_of(client.get(address))
-    assert "A device that reports in both ranges" not in text
+    assert "keep their values share noise" not in text
     assert "Share of the devices in both" not in text
     refused = client.get(f"{address}&overlap=0.5")
     assert refused.status_code == 400
