@@ -230,8 +230,10 @@ class SharesPublished(ReadingPublished):
 
     def notices(self) -> Iterator[Block]:
         yield Paragraph(
-            f"Estimated from {self.counted.num_reports:,} reports of {self._when}, one per device. "
-            "An estimate can be below zero, because the noise is subtracted."
+            f"Estimated from {self.counted.num_reports:,} reports of {self._when}, one per device. An estimate can be "
+            "below zero, because the noise is subtracted. An answer that is not detected was given by nobody, or by "
+            "too few to tell them from noise; one that nobody gave can be detected by chance: on average, that is at "
+            "most 5% of the detected answers."
         )
 
     def pictures(self) -> Iterator[Picture]:
@@ -252,21 +254,11 @@ class SharesPublished(ReadingPublished):
             *series.parts[0].estimate.notes,
             *series.notes,
         )
-        detected = [row for row in rows if row["detected"]]
-        yield Heading(3, f"Detected: {len(detected):,} of {len(rows):,}", "detected")
-        if detected:
-            table = estimate_table(detected[:MOST_ROWS])
-            unsure = any(row["low"] is not None and row["low"] <= 0 for row in detected[:MOST_ROWS])
-            yield replace(table, caption="Detected answers", columns=table.columns if unsure else table.columns[:-1])
-        missing = [row["value"] for row in rows if not row["detected"]]
-        yield Heading(3, f"Asked and not detected: {len(missing):,}", "not-detected")
-        yield Paragraph(
-            "Nobody gave these answers, or too few to tell them from noise. An answer that nobody gave can be detected "
-            "by chance: on average, that is at most 5% of the detected answers."
-        )
-        if missing:
-            more = f" and {len(missing) - MOST_ROWS:,} more" if len(missing) > MOST_ROWS else ""
-            yield Paragraph(", ".join(missing[:MOST_ROWS]) + more)
+        detected = sum(row["detected"] for row in rows)
+        yield Heading(3, f"Detected: {detected:,} of {len(rows):,}", "detected")
+        yield estimate_table(sorted(rows, key=lambda row: not row["detected"])[:MOST_ROWS])
+        if (left_out := len(rows) - MOST_ROWS) > 0:
+            yield Paragraph(f"{left_out:,} more are in the files.")
 
 
 def _published(data: ConsoleData, metric: Metric) -> PeriodCounts | None:
