@@ -156,10 +156,10 @@ class Compared(ComparisonPage):
     @cached_property
     def compared(self) -> Comparison:
         options = replace(self.options, interval_kind=self.query.interval)
-        both = [self.data.counts(self.metric, *span) for span in self.spans or ()]
+        a, b = (self.data.counts(self.metric, *span) for span in self.spans or ())
         if not is_shares(self.metric):
-            return compare(*both, options, overlap=self.query.overlap)
-        return compare_series(*self.data.all_estimates(both, "total", options), overlap=self.query.overlap)
+            return compare(a, b, options, overlap=self.query.overlap)
+        return compare_series(*self.data.all_estimates([a, b], "total", options), overlap=self.query.overlap)
 
     @property
     def of_shares(self) -> Difference | None:
