@@ -9,7 +9,7 @@ TESTS ?= -n auto
 # The tests start hundreds of interpreters: what one compiles is there for the next.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help demo test test-all test-lowest lock browser screenshots docs-screenshots lint format bench bench-scale figures docs clean
+.PHONY: help demo test test-all test-lowest lock browser docs-screenshots lint format bench bench-scale figures docs clean
 
 help:
 	@echo "make demo      collect real figures under local differential privacy and see what is learned"
@@ -18,7 +18,6 @@ help:
 	@echo "make test-lowest  a sample of them with the lowest versions that pyproject.toml allows"
 	@echo "make lock      choose the versions in requirements/ again: the newest, and the lowest"
 	@echo "make browser   install Chromium, which the tests of the console's pages look with (Debian, Ubuntu; as root)"
-	@echo "make screenshots  every page of the console, light and dark, wide and narrow, into out/screenshots"
 	@echo "make docs-screenshots  the pictures of the console in the documentation"
 	@echo "make lint      ruff, mypy, import contracts"
 	@echo "make format    let ruff lay the code out"
@@ -94,9 +93,6 @@ lock: $(BIN)/python
 browser: $(VENV)/dev
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; }
 	@chromium --version
-
-screenshots: $(VENV)/dev
-	PYTHONPATH=tests $(BIN)/python tests/support/console_screenshots.py out/screenshots
 
 docs-screenshots: $(VENV)/dev
 	PYTHONPATH=tests $(BIN)/python tests/support/docs_screenshots.py docs/images

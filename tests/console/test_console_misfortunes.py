@@ -51,7 +51,7 @@ def lives_through(befalls, folder):
 
         def read():
             while not over.wait(0.05):
-                statuses.add(ask("/plan"))
+                statuses.add(ask("/registry"))
 
         readers = [threading.Thread(target=read) for _ in range(2)]
         for reader in readers:
@@ -60,7 +60,7 @@ def lives_through(befalls, folder):
         with befalls(process.pid, folder):
             time.sleep(SECONDS)
         until(lambda: ask("/readyz") == 200)
-        until(lambda: all(ask("/plan") == 200 for _ in range(20)))
+        until(lambda: all(ask("/registry") == 200 for _ in range(20)))
         over.set()
         for reader in readers:
             reader.join(30)

@@ -12,11 +12,13 @@ import pytest
 from overstory.analysis.difference import total
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import open_store
+from overstory.console.app import SCREENS
 from overstory.console.data import ConsoleData
-from overstory.console.screens.series import Columns, SeriesQuery, SeriesScreen
-from overstory.console.view import ScreenError, read_query
+from overstory.console.screens.page import capitalized
+from overstory.console.screens.series import SharesOverTime
 from overstory.presentation.charts.drawing import Scale
-from overstory.presentation.formats import detection, interval, p_value, percent, thousands
+from overstory.presentation.document import Links
+from overstory.presentation.formats import date_words, detection, interval, p_value, percent, thousands
 from overstory.protocol.metrics import parse_registry
 from support.console_in_process import SAME_ORIGIN
 from support.console_store import add_batch
@@ -129,27 +131,12 @@ def test_a_period_reads_the_same_on_the_page_in_its_files_and_on_the_command_lin
 
 
 @pytest.mark.parametrize("metric", ["theme", "tree"])
-@pytest.mark.parametrize("reading", ["per-period", "cumulative", "total"])
+@pytest.mark.parametrize("reading", ["per-period", "total"])
 def test_a_series_reads_the_same_in_its_files_and_on_the_command_line(client, folder, metric, reading):
     expected = decode(folder, metric, "--aggregate", reading, "-o", "-")
     assert client.get(f"/m/{metric}.csv?reading={reading}").text == expected
     rows = client.get(f"/m/{metric}.json?reading={reading}").json()["rows"]
     assert [row["value"] for row in rows] == [row["string"] for row in csv.DictReader(expected.splitlines())]
-
-
-def test_a_column_of_several_periods_is_the_estimate_of_their_sum(client, folder):
-    rows = client.get("/m/theme.json?every=2").json()["rows"]
-    ends = sorted({(row["from"], row["to"]) for row in rows})
-    assert ends[1] == ("2026-W43", "2026-W44")
-    for first, last in ends:
-        (reading,) = json.loads(decode(folder, "theme", "--from", first, "--to", last, "--json", "--all"))["readings"]
-        mine = [row for row in rows if row["from"] == first]
-        assert [row["count"] for row in mine] == [row["count"] for row in reading["estimates"]]
-        assert [row["frequency_low"] for row in mine] == [row["frequency_low"] for row in reading["estimates"]]
-    assert "each column adds up 2 periods of week" in client.get("/m/theme?every=2").text
-    query = read_query(SeriesQuery, [("every", "4")])
-    assert query.address("/m/theme", every=2) == "/m/theme?every=2"
-    assert query.address("/m/theme", every=None) == "/m/theme"
 
 
 def test_the_picture_of_a_series_is_its_rows_and_the_download_is_the_page_s(client):
@@ -200,8 +187,9 @@ def test_what_is_not_listed_is_one_number_over_time_and_in_a_period(client):
     """Its interval is of all devices like these, as all others of a page are."""
     page = unescape(client.get(f"/m/tree/{DAY}").text)
     words = re.search(r"Not listed \((.*? to .*?)\)", page)[1]
-    cells = next(cells for cells in tables(client.get("/m/tree").text)[1] if cells[0] == DAY)
-    assert f"({words})" in cells[-1]
+    cells = next(cells for cells in tables(client.get("/m/tree").text)[1] if cells[0] == "21 November")
+    in_tenths = " to ".join(f"{float(end.removesuffix('%')):.1f}%" for end in words.split(" to "))
+    assert f"({in_tenths})" in cells[-1]
 
 
 def test_strings_left_out_raise_the_fit_warning_and_typing_them_in_detects_them(client, store, registry):
@@ -214,17 +202,14 @@ def test_strings_left_out_raise_the_fit_warning_and_typing_them_in_detects_them(
     assert "hold strings that are not in your list" in poor
     assert '<th scope="row" class="text">oak</th>' not in poor
     hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', poor[poor.index('method="post"') :]))
-    answer = client.post(
-        f"/m/word/{DAY}", data={"candidates": "\n".join(TREES), "before": "\n".join(TREES[2:])}, headers=SAME_ORIGIN
-    )
+    answer = client.post(f"/m/word/{DAY}", data={"candidates": "\n".join(TREES)}, headers=SAME_ORIGIN)
     assert answer.status_code == 303
     good = client.get(answer.headers["location"]).text
     assert hidden["alpha"] == "0.05"
     assert "are set far more often than your list explains" not in good
     assert "hold strings that are not in your list" not in good
-    assert "Newly detected: elm, oak." in good
     detected = {cells[0]: cells[6:] for cells in tables(good)[0]}
-    assert detected["oak"] == detected["elm"] == ["detected", "new"]
+    assert detected["oak"] == detected["elm"] == ["detected"]
     after = {metric.id: store.counts(metric, 0, LAST_DAY + 1) for metric in registry.metrics.values()}
     for name, periods in before.items():
         assert periods.keys() == after[name].keys()
@@ -254,7 +239,7 @@ def test_strings_without_a_list_are_asked_for_and_too_many_are_for_the_command_l
     answer = client.get(f"/m/word/{DAY}?list={many}")
     assert answer.status_code == 400
     assert "100,001 candidates are too many for a page, which takes 100,000; run: overstory decode" in answer.text
-    assert "Look for strings in 2026-11-21" in client.get("/m/word").text
+    assert "Look for strings in 20 November" in client.get("/m/word").text
 
 
 def test_too_few_reports_are_no_picture_but_the_number_that_is_needed(client):
@@ -268,8 +253,8 @@ def test_too_few_reports_are_no_picture_but_the_number_that_is_needed(client):
     ("address", "status", "words"),
     [
         ("/m/none", 200, "There are no reports of this metric yet"),
-        ("/m/theme?from=2027-W01", 200, "there are some from week of 12 October to week of 16 November"),
-        ("/m/theme/2026-W45", 200, "there are some from week of 12 October to week of 16 November"),
+        ("/m/theme?from=2027-W01", 200, "there are some from the week of 12 October to the week of 16 November"),
+        ("/m/theme/2026-W45", 200, "there are some from the week of 12 October to the week of 16 November"),
         ("/m/theme?from=&level=", 200, "Over time"),
         ("/m/theme?colour=1", 400, "olour: this page has no such parameter"),
         ("/m/theme?values=purple", 400, "alues: theme has no value"),
@@ -277,14 +262,11 @@ def test_too_few_reports_are_no_picture_but_the_number_that_is_needed(client):
         ("/m/theme?level=2", 400, "evel: Input should be less than 1"),
         ("/m/theme?level=much", 400, "evel: Input should be a valid number"),
         ("/m/theme?level=nan", 400, "evel: Input should be a finite number"),
-        ("/m/theme?reading=weekly", 400, "eading: Input should be 'total', 'per-period' or 'cumulative'"),
+        ("/m/theme?reading=weekly", 400, "eading: Input should be 'per-period' or 'total'"),
         ("/m/theme/yesterday", 400, "yesterday"),
         ("/m/theme/2026-W47?candidates=oak", 400, "other candidates cannot be looked for"),
         ("/m/theme/2026-W47?alpha=2", 400, "lpha: "),
         ("/m/?sort=colour", 400, "ort: "),
-        ("/m/theme/privacy?reports=0", 400, "eports: "),
-        ("/m/theme/privacy?values=0", 400, "alues: "),
-        ("/m/theme/privacy?reports=1001", 400, "eports: "),
     ],
 )
 def test_an_address_that_shows_nothing_says_why(client, address, status, words):
@@ -327,7 +309,7 @@ def test_usual_ranges_are_links_that_the_form_obeys_and_no_week_is_typed(client)
     assert links_of(page, "Range")[1] == ["last 4 weeks"]
     form = page[page.index('<select name="from">') : page.index("</select>")]
     assert re.findall(r'<option value="([^"]*)" selected>(.*?)</option>', form) == [("2026-W44", "week of 26 October")]
-    assert [row[0] for row in tables(page)[1]] == ["2026-W47", "2026-W46", "2026-W44"]
+    assert [row[0] for row in tables(page)[1]] == ["week of 16 November", "week of 9 November", "week of 26 October"]
     assert links_of(client.get("/m/theme?from=2026-W44&to=2026-W46").text, "Range")[1] == []
 
 
@@ -362,12 +344,31 @@ def test_releases_and_incidents_are_marked(client, store):
         store.remove_note(other.id)
 
 
-def test_columns_are_whole_periods_and_none_is_left_out(data, registry):
-    counted = data.counts(registry["theme"])
-    for every in (1, 2, 3, 5, None):
-        columns = Columns.of(counted, every)
-        assert columns.reports().sum() == counted.num_reports
-        assert len(columns.labels) == columns.number
-    assert Columns.of(counted, None, most=2).number == 2
-    with pytest.raises(ScreenError, match="no metric"):
-        SeriesScreen().view(data, read_query(SeriesQuery, [("from", "2026-W46")]), metric="unheard")
+def test_of_a_long_range_the_newest_periods_are_shown_and_the_page_says_how_many_are_left_out(client, monkeypatch):
+    monkeypatch.setattr(SharesOverTime, "most", 3)
+    page = client.get("/m/theme")
+    assert "the newest 3 periods; 3 older ones with reports can be asked for in the form." in page.text
+    rows = client.get("/m/theme.json").json()["rows"]
+    assert {row["from"] for row in rows} == {"2026-W46", "2026-W47"}
+    older = client.get("/m/theme.json?to=2026-W44").json()["rows"]
+    assert {row["from"] for row in older} <= {"2026-W42", "2026-W43", "2026-W44"}
+    assert client.get("/m/unheard").status_code == 404
+
+
+@pytest.mark.parametrize("metric", ["theme", "start", "home"])
+def test_every_page_of_a_metric_has_the_same_row_of_links(console_data, metric):
+    period, periods = console_data.metric(metric).period, console_data.store.periods(metric)
+    newest, older = period.label(max(periods)), period.label(min(periods))
+    screens = {each.path: each for each in SCREENS if each.path.startswith("/m/{metric}")}
+    assert len(screens) == 3
+
+    def links(path, label):
+        shown = screens[path].view(console_data, screens[path].query(), metric=metric, period=label)
+        return next(block for block in shown.blocks if isinstance(block, Links))
+
+    name, other = (capitalized(date_words(label, 2026)) for label in (newest, older))
+    ends = {"Over time": "", name: f"/{newest}", "Compare": "/compare"}
+    places = (*((text, f"/m/{metric}{end}") for text, end in ends.items()), ("Privacy", f"/about/{metric}#privacy"))
+    assert {links(path, newest).places for path in screens} == {places}
+    of_older = links("/m/{metric}/{period}", older)
+    assert (of_older.current, [text for text, _ in of_older.places][1:3]) == (other, [name, other])

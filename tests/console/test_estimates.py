@@ -1,18 +1,23 @@
 """Each estimate is decoded once, by another process, within a time limit; the results are those of `read_estimates`."""
 
+import multiprocessing
 import os
 import re
 import signal
+import subprocess
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from overstory.console.estimates import estimates as estimates_module
-from overstory.console.estimates.estimates import BoundedCache, Estimates, shared_digest
-from overstory.console.estimates.worker import Worker, WorkerError, counts_key
+from overstory.console import estimates as estimates_module
+from overstory.console.estimates import BoundedCache, Estimates, Task, Worker, WorkerError, counts_key, shared_digest
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Heading
 from overstory.protocol.errors import ParameterError
@@ -20,14 +25,12 @@ from overstory.queries.estimates import read_estimates
 from overstory.queries.readings import EstimateOptions
 from support.console_in_process import PublicScreen, client_of, console_on, open_test_store
 from support.console_weeks import registry, weeks
-from support.decoding import dead
 
 METRICS = registry()
 
 
-def stuck(pipe, _seconds):
-    pipe.recv()
-    time.sleep(600)
+def task(work, *values):
+    return Task(b"", lambda: partial(work, *values))
 
 
 @pytest.fixture
@@ -115,12 +118,11 @@ def test_a_page_that_waits_too_long_asks_again_and_the_work_goes_on():
 
 
 def test_an_estimate_over_its_time_limit_is_stopped_and_the_next_one_works(estimates):
-    slow = Worker(0.3, stuck)
-    estimates.worker = slow
+    estimates.worker = Worker(0.001)
     counted = weeks(METRICS["pages"], 1)
-    with pytest.raises(WorkerError, match=r"longer than 0\.3 seconds"):
+    with pytest.raises(WorkerError, match=r"longer than 0\.001 seconds"):
         read(estimates, counted)
-    assert slow.process is None, "the process is killed"
+    assert estimates.worker.pid is None, "the process has ended"
     with pytest.raises(WorkerError, match="longer"):
         read(estimates, counted)
     assert estimates.decoded == 1, "and not tried again at once"
@@ -131,14 +133,27 @@ def test_an_estimate_over_its_time_limit_is_stopped_and_the_next_one_works(estim
 
 def test_a_process_that_dies_is_started_again(estimates):
     read(estimates, weeks(METRICS["pages"], 1))
-    first = estimates.worker.process.pid
+    first = estimates.worker.pid
     os.kill(first, signal.SIGKILL)
     read(estimates, weeks(METRICS["pages"], 1, seed=2))
-    assert estimates.worker.process.pid != first
-    estimates.worker.close()
-    estimates.worker = Worker(60.0, dead)
+    assert estimates.worker.pid != first
     with pytest.raises(WorkerError, match="ended without a word"):
-        read(estimates, weeks(METRICS["pages"], 1, seed=3))
+        estimates.worker.estimate(task(os._exit, 9))
+    assert estimates.worker.estimate(task(abs, -1))[0] == 1
+
+
+def test_a_process_that_computes_is_killed_when_the_console_ends():
+    worker = Worker()
+    worker.estimate(task(abs, -1))
+    [process] = (child for child in multiprocessing.active_children() if child.pid == worker.pid)
+    with ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(worker.estimate, task(time.sleep, 600))
+        time.sleep(0.1)
+        worker.close()
+        with pytest.raises(WorkerError):
+            asked.result(10)
+    process.join(10)
+    assert process.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError("no process"), KeyError("x")])
@@ -160,16 +175,37 @@ def test_a_closed_worker_starts_no_process_for_what_still_waits():
     estimates.worker.close()
     with pytest.raises(WorkerError):
         read(estimates, weeks(METRICS["pages"], 1, seed=4))
-    assert estimates.worker.process is None
+    assert estimates.worker.pid is None
     estimates.close()
 
 
-def test_the_process_ends_when_its_input_does(estimates):
-    read(estimates, weeks(METRICS["pages"], 1))
-    process = estimates.worker.process
-    estimates.worker._pipe.close()
-    process.join(10)
-    assert process.exitcode == 0
+CONSOLE = """
+import os
+from functools import partial
+from overstory.console.estimates import Task, Worker
+
+if __name__ == "__main__":
+    worker = Worker()
+    worker.estimate(Task(b"", lambda: partial(abs, -1)))
+    print(worker.pid, flush=True)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_the_process_ends_when_its_console_is_killed(tmp_path):
+    (tmp_path / "console.py").write_text(CONSOLE)
+    ran = subprocess.run([sys.executable, tmp_path / "console.py"], stdout=subprocess.PIPE, timeout=60, check=False)
+    end = time.monotonic() + 20
+    while is_running(int(ran.stdout)):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def is_running(pid):
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
 
 
 def test_what_does_not_fit_is_refused_with_a_reason(estimates, monkeypatch):

@@ -60,7 +60,7 @@ def test_an_ended_metric_stays_marked(data):
     view = shown(data)
     [place] = [number for number, row in enumerate(view.table.rows) if row["metric"] == "over"]
     assert place in view.table.faint
-    assert "ended 2026-10-01" in as_text([view.table], UNFOLDED)
+    assert "ended 1 October" in as_text([view.table], UNFOLDED)
 
 
 @pytest.mark.parametrize(
@@ -107,15 +107,23 @@ def test_the_board_says_what_changed_since_the_release_and_draws_it(data):
         r"\d+ points or more would have been\.",
         row["told"],
     )
-    page = SeriesScreen().view(data, SeriesQuery(), metric="theme")
-    said = [block.text for block in page.blocks if isinstance(block, Paragraph)]
-    assert f"Week of 9 November: {row['told']}" in said, "its own page says so"
+    [said], heading = of_the_page(data, level=0.9)
+    assert said == f"Week of 9 November: {row['told']}", "its own page says so"
+    assert heading.endswith(", week of 9 November"), "though the week of 16 November runs and has reports"
+    for asked in ({"first": "2026-W40"}, {"last": "2026-W46"}, {"pool": 2}, {"reports_per_device": 1.0}):
+        assert of_the_page(data, **asked)[0] == [], "a further test, that the board's 5% do not hold for"
     picture = row["trend"].picture()
     assert picture.caption == "Shares of Colour theme, 3 August to 9 November"
     assert picture.svg.count("data-series=") == 3
     assert ">3.1</text>" in picture.svg
     assert row["health"] == "red: step; 8,000 reports, week of 9 November, final"
     assert "alert(2)" not in picture.svg
+
+
+def of_the_page(data, **asked):
+    blocks = SeriesScreen().view(data, SeriesQuery(**asked), metric="theme").blocks
+    said = [block.text for block in blocks if isinstance(block, Paragraph) and block.text.startswith("Week of")]
+    return said, next(block.text for block in blocks if isinstance(block, Heading))
 
 
 def test_a_board_of_many_metrics_shows_some_and_its_files_have_all(data, monkeypatch):

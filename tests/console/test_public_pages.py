@@ -1,18 +1,14 @@
 """The public pages: open to everybody, complete, and without any number of a metric that is not published."""
 
 import json
-import re
 from dataclasses import replace
 from html import escape
 
-import numpy as np
 import pytest
 
 from overstory.console.data import ConsoleData
-from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen, rounded
+from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
 from overstory.console.view import Query
-from overstory.presentation.render_html import as_html
-from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.tables import ObliviousRoute
 from overstory.queries.counts import read_store
@@ -107,19 +103,15 @@ def test_the_numbers_of_page_and_files_are_those_of_one_estimate(client, console
     answer = client.get("/about/theme.json").json()
     assert answer["results"]["from"] == answer["results"]["to"] == metric.period.label(week)
     assert answer["results"]["interval"] == "population"
-    exact = series.parts[0].estimate.rows()
-    rows = rounded(exact)
+    rows = series.parts[0].estimate.rows()
     ends = dict.fromkeys(("from", "to"), metric.period.label(week))
     for shown, row in zip(answer["rows"], rows, strict=True):
         assert shown == {key: ({**row, **ends})[key] for key in shown}
-    for shown, row in zip(rows, exact, strict=True):
-        assert np.isclose(shown["frequency_low"], row["frequency_low"], atol=row["frequency_standard_error"] / 10)
     page = client.get("/about/theme").text
     for row in rows:
         if row["detected"]:
             assert f"{row['frequency_low']:.2%} to {row['frequency_high']:.2%}" in page
-    undetected = sum(not row["detected"] for row in rows)
-    assert re.findall(r"Asked and not detected: (\d+)", page) == [str(undetected)]
+    assert f"Detected: {sum(row['detected'] for row in rows)} of {len(rows)}" in page
 
 
 def test_a_page_says_what_why_who_how_often_until_when_and_how_to_stop(client, console_data):
@@ -154,7 +146,6 @@ def test_the_registry_is_there_as_toml_and_json_with_its_digest(client, console_
     page = client.get("/registry").text
     assert digest in page
     assert "[metrics.theme]" in page
-    assert "What changed" not in page
     answer = client.get("/registry.json").json()
     assert answer["digest"] == digest
     assert [metric["id"] for metric in answer["metrics"]] == sorted(console_data.registry)
@@ -169,21 +160,7 @@ def test_without_a_period_that_is_final_a_page_says_when_the_next_one_is(console
     data = ConsoleData(quiet, console_data.store, lambda: NOW)
     view = about(data, "quiet")
     assert view.facts["results"] == (
-        "No period is published now. Week of 19 October 2026 is next, on 25 November 2026, 01:00 UTC, if at least 100 "
-        "reports of it came."
+        "No period is published now. The week of 19 October 2026 is next, on 25 November 2026, 01:00 UTC, if at least "
+        "100 reports of it came."
     )
     assert json.dumps(view.facts)
-
-
-def test_the_registry_shows_what_changed_since_the_version_before(console_data):
-    text = console_data.registry.text
-    smaller = text.replace("epsilon = 1.0", "epsilon = 0.5", 1).replace("2026-11-20", "2026-11-01")
-    new, old = parse_registry(text), parse_registry(smaller)
-
-    changed = RegistryScreen().view(ConsoleData(new, console_data.store, previous=old), Query())
-    assert list(changed.table.rows) == [change.to_json() for change in compare_registries(old, new)]
-    assert "weakens-privacy" in {row["kind"] for row in changed.table.rows if row["metric"] == "theme"}
-    assert "Changes since version 2026-11-01" in as_html(changed.blocks)
-
-    same = RegistryScreen().view(ConsoleData(new, console_data.store, previous=new), Query())
-    assert "Nothing changed since version 2026-11-20." in as_html(same.blocks)

@@ -47,7 +47,7 @@ def test_the_overview_says_what_each_metric_is(client):
 
 
 @each_metric
-@pytest.mark.parametrize("path", ["/m/{}", "/m/{}/" + DAY, "/m/{}/compare", "/m/{}/privacy", "/about/{}"])
+@pytest.mark.parametrize("path", ["/m/{}", "/m/{}/" + DAY, "/m/{}/compare", "/about/{}"])
 def test_every_page_of_a_metric_answers(client, metric, path):
     page = client.get(path.format(metric))
     assert page.status_code == 200, page.text

@@ -24,11 +24,16 @@ PARTS = [{"oracle": "grr", "epsilon": 1.0}, {"oracle": "oue", "epsilon": 2.0}]
     [
         (formats.thousands, {1234567.8: "1,234,568", None: "unknown"}),
         (formats.percent, {0.12345: "12.35%", None: "unknown"}),
+        (
+            formats.significant,
+            {1_234_567.8: "1,235,000", -3.14159: "-3.142", 2e-5: "0.00002", 0.0: "0", 1e300: "1e+300"},
+        ),
+        (partial(formats.significant, digits=2, sign="+"), {0.0999: "+0.1", -56789: "-57,000"}),
         (formats.p_value, {0.00123: "1.2e-03", 0.0: "<1e-300"}),
         (formats.seconds_text, {0.0001: "0.01", 0.034: "0.03", 41.3: "41", 6620.0: "6,600"}),
         (formats.in_bytes, {512: "512 B", 16e9: "16 GB"}),
         (formats.odds_text, {1.0743: "2.93 times", 20.0: "practically certain", math.inf: "without bound"}),
-        (formats.factor, {1.0743: "2.93", 4.3944: "81", 8.61: "5490"}),
+        (formats.factor, {1.0743: "2.93", 4.3944: "81", 8.61: "5,490"}),
         (formats.duration, {18_700: "5 h 12 min", 60: "1 min", 7200: "2 h", 0: "0 min", 180_000: "2 days 2 h"}),
         (
             formats.share,

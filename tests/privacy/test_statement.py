@@ -70,7 +70,7 @@ def test_an_excess_that_no_float_explains_is_printed():
     assert [epsilon_text(n / 10_000) for n in (1, 10_001, 333_333, 2_890_732)] == ["0.0001", "1.01", "33.4", "290"]
     assert epsilon_text(sum([0.1] * 3)) == "0.3"
     assert (epsilon_text(0.0), epsilon_text(5e-324)) == ("0", "0.0001")
-    assert epsilon_text(1e22) == "10000000000000000000000"
+    assert epsilon_text(1e22) == "10,000,000,000,000,000,000,000"
 
 
 def test_epsilons_that_are_compared_differ_in_print_where_they_differ():

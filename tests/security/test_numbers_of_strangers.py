@@ -32,7 +32,6 @@ NUMBERS = {
     "relay/service.py: int(parsed)": "an IP address",
     "gateway/readings.py: int(number)": "a finite float",
     "console/access.py: int(SESSION_SECONDS)": "a constant",
-    "console/estimates/worker.py: int(seconds)": "a setting",
     "supervision/connection.py: int(offer.args[0])": "the parser's place in the bytes",
     "collector/ingest/ingest.py: int(i)": "a place in an array",
     "console/changes.py: int(np.argmax(self.numbers))": "a place in an array",

@@ -1,11 +1,9 @@
 """Estimates for the consoles of the tests, from one process that decodes for all of them."""
 
-import sys
 import threading
 from functools import cache
 
-from overstory.console.estimates.estimates import PATIENCE, Estimates
-from overstory.console.estimates.worker import Worker
+from overstory.console.estimates import PATIENCE, Estimates, Worker
 
 
 class SharedWorker(Worker):
@@ -21,12 +19,6 @@ class SharedWorker(Worker):
 
     def close(self):
         """Leave the process to the other consoles."""
-
-
-def dead(pipe, _seconds: float) -> None:
-    """Take a task, and end without an answer: what a worker's process may run."""
-    pipe.recv()
-    sys.exit(9)
 
 
 shared_worker = cache(SharedWorker)

@@ -1,4 +1,4 @@
-"""The pictures of the console in the documentation: the first screen of three pages, of a store like that of the tests.
+"""The pictures of the console in the documentation: the first screen of two pages, of a store like that of the tests.
 
 `make docs-screenshots` writes them to docs/images.
 """
@@ -19,7 +19,7 @@ from support import console_store
 from support.console_browser import WIDE, launched, logged_in, served_console
 from support.console_store import NOW, TEXT
 
-PICTURES: Final = {"console-overview.png": "/m/", "console-series.png": "/m/theme", "console-planner.png": "/plan"}
+PICTURES: Final = {"console-overview.png": "/m/", "console-series.png": "/m/theme"}
 """The address of each picture."""
 
 WORDS: Final = (

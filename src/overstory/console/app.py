@@ -35,8 +35,6 @@ from overstory.console.screens.comparison import ComparisonScreen
 from overstory.console.screens.health import HealthScreen
 from overstory.console.screens.overview import OverviewScreen
 from overstory.console.screens.period import PeriodScreen
-from overstory.console.screens.planner import PlannerScreen
-from overstory.console.screens.privacy import PrivacyScreen
 from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
 from overstory.console.screens.series import SeriesScreen
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
@@ -135,8 +133,6 @@ SCREENS: Final[tuple[Screen, ...]] = (
     ComparisonScreen(),
     PeriodScreen(),
     HealthScreen(),
-    PrivacyScreen(),
-    PlannerScreen(),
 )
 
 

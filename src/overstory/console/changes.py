@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +21,7 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.selection import normal_quantile, normal_reach
 from overstory.presentation.charts.drawing import percent_tick, plain_number, shortened
 from overstory.presentation.charts.series import Event, Line, small_multiple
-from overstory.presentation.formats import amount
+from overstory.presentation.formats import rounded_up, significant, with_article
 from overstory.protocol.metrics.period import DAY, WEEK
 from overstory.queries.comparison import less
 from overstory.queries.readings import EstimateOptions
@@ -90,8 +91,17 @@ class Point:
 
     def size(self, change: float, sign: str = "") -> str:
         """Return a change in two digits that count."""
-        number = f"{float(f'{(100 if self.is_share else 1) * change:.2g}'):{sign}g}".replace("-", "\N{MINUS SIGN}")
-        return f"{number} points" if self.is_share else number
+        text = significant(self._scale * change, 2, sign).replace("-", "\N{MINUS SIGN}")
+        return f"{text} points" if self.is_share else text
+
+    def size_at_least(self, change: float) -> str:
+        """Return a size above 0 in two digits, rounded up: it is claimed of every change that is as large."""
+        first = Decimal(self._scale * change).adjusted()
+        return self.size(float(rounded_up(self._scale * change, Decimal(1).scaleb(first - 1))) / self._scale)
+
+    @property
+    def _scale(self) -> float:
+        return 100.0 if self.is_share else 1.0
 
 
 def largest(estimate: Any) -> str:
@@ -99,7 +109,7 @@ def largest(estimate: Any) -> str:
     point = Point.of(estimate)
     if not len(point.names):
         return "nothing found"
-    place, show = int(np.argmax(point.numbers)), "{:.1%}".format if point.is_share else amount
+    place, show = int(np.argmax(point.numbers)), "{:.1%}".format if point.is_share else significant
     if isinstance(estimate, Estimate):
         if not estimate.detected()[place]:
             return "nothing detected"
@@ -149,26 +159,40 @@ class Trend:
     def newest(self) -> Point:
         return self.points[self.periods[-1]]
 
-    @property
+    @cached_property
+    def changes(self) -> dict[str, Difference]:
+        """The newest period less each that it is compared with, by what a sentence calls that."""
+        return {when: self._difference(period) for period, when in self._references().items()}
+
+    @cached_property
     def sentence(self) -> str:
         """Say who overtook whom, and what changed; where nothing surely did, what would have been seen."""
         if len(self.points) < 2:
             return f"One {self.metric.period} has reports: there is nothing to compare it with yet." * len(self.points)
-        compared = {when: self._difference(period) for period, when in self._references().items()}
-        moved = {when: both for when, both in compared.items() if both.changed().any()}
-        quiet = {when: both.detectable() for when, both in compared.items() if when not in moved}
-        parts, since = [], f"since {self.release[1]}" if self.release else ""
-        if overtaken := self._overtaking():
-            winner, text = overtaken
-            if since in moved and moved[since].changed()[winner]:  # what else changed since then followed from it
-                text += f", {self.newest.size(moved.pop(since).differences[winner], '+')} {since}"
+        changed = {when: np.flatnonzero(both.changed()) for when, both in self.changes.items()}
+        parts, since, winner = [], f"since {self.release[1]}" if self.release else "", None
+        if overtaking := self.overtaking:
+            text = f"{self.newest.names[overtaking[0]]} overtook {self.newest.names[overtaking[1]]} {overtaking[2]}"
+            if overtaking[0] in changed.get(since, ()):
+                winner = overtaking[0]
+                text += f", {self.newest.size(self.changes[since].differences[winner], '+')} {since}"
             parts.append(f"{text}.")
-        parts += [f"{self._named(both)} {when}." for when, both in moved.items()]
-        if quiet:
-            seen = max((size for sizes in quiet.values() for size in sizes[np.isfinite(sizes)].tolist()), default=None)
-            would = f"; a change of {self.newest.size(seen)} or more would have been" if seen else ""
-            parts.append(f"No change {' or '.join(quiet)} that could be seen{would}.")
+        for when, places in changed.items():
+            others = places[places != winner] if when == since and winner is not None else places
+            parts += [f"{self._named(self.changes[when], others)} {when}."] * bool(others.size)
+        if quiet := [when for when, places in changed.items() if not places.size]:
+            parts.append(self._unseen(quiet))
         return " ".join(parts)
+
+    def _unseen(self, quiet: Sequence[str]) -> str:
+        """Say that nothing changed, how large a change of any value would have been seen, and of which values not."""
+        sizes = np.array([self.changes[when].detectable() for when in quiet])
+        unknown = ~np.isfinite(sizes).all(axis=0)
+        seen = float(sizes[:, ~unknown].max(initial=0.0))
+        text = f"No change {' or '.join(quiet)} that could be seen"
+        text += f"; a change of {self.newest.size_at_least(seen)} or more would have been." if seen else "."
+        number = unknown.sum()
+        return f"{text} {number:,} of {unknown.size:,} values cannot be compared." if number else text
 
     def _references(self) -> dict[int, str]:
         """Return the periods that the newest one is compared with, and how a sentence calls each."""
@@ -186,14 +210,14 @@ class Trend:
         reports = both[0].reports, both[1].reports
         return less(list(both[0].names), numbers, errors, reports, EstimateOptions(alpha=self.level))
 
-    def _named(self, both: Difference) -> str:
-        changed = np.flatnonzero(both.changed())
+    def _named(self, both: Difference, changed: NDArray[np.intp]) -> str:
         most = changed[np.argsort(-np.abs(both.z[changed]), kind="stable")][:MOST_NAMED].tolist()
         named = ", ".join(f"{both.values[place]} {self.newest.size(both.differences[place], '+')}" for place in most)
         return named + (f" and {changed.size - len(most):,} more" if changed.size > len(most) else "")
 
-    def _overtaking(self) -> tuple[int, str] | None:
-        """Return the value that surely leads since another one did, and when that happened."""
+    @cached_property
+    def overtaking(self) -> tuple[int, int, str] | None:
+        """The value that surely leads, the one that surely did before it, and when that changed."""
         leaders = {period: point.leader(self.level / len(self.periods)) for period, point in self.points.items()}
         sure = [(period, leader) for period, leader in leaders.items() if leader is not None]
         winner = leaders[self.periods[-1]]
@@ -204,10 +228,10 @@ class Trend:
         when = f"between {self._the(before)} and {self._the(after)}"
         if self.periods.index(after) - self.periods.index(before) == 1:
             when = f"{'in' if self.metric.period.seconds == WEEK else 'on'} {self._the(after)}"
-        return winner, f"{self.newest.names[winner]} overtook {self.newest.names[loser]} {when}"
+        return winner, loser, when
 
     def _the(self, period: int) -> str:
-        return f"{'the ' if self.metric.period.seconds == WEEK else ''}{self.words(period)}"
+        return with_article(self.words(period))
 
     def picture(self) -> Picture | None:
         """Draw the largest shares of all periods, or the mean, over time."""

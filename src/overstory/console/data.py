@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
-from overstory.console.estimates.estimates import BoundedCache, Estimates
-from overstory.console.estimates.worker import WorkerError
+from overstory.console.estimates import BoundedCache, Estimates, WorkerError
 from overstory.console.view import ScreenError
 from overstory.presentation.formats import date_words
 from overstory.protocol.errors import ParameterError
@@ -38,10 +37,8 @@ class ConsoleData:
         store: Store,  # only read
         clock: Callable[[], float] = time.time,
         decoder: Estimates | None = None,
-        previous: MetricRegistry | None = None,  # the version of the registry before this one, to show what changed
     ) -> None:
         self.registry, self.store, self.clock = registry, store, clock
-        self.previous = previous
         self.lists = CandidateLists()
         self.decoder = decoder or Estimates()
 

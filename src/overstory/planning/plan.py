@@ -14,7 +14,7 @@ from overstory.analysis.kinds.work import REGRESSION
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import count_error, critical_value, smallest_share
 from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.presentation.formats import epsilon_text, plural, seconds_text, thousands
+from overstory.presentation.formats import epsilon_text, plural, seconds_text, significant, thousands
 from overstory.presentation.formats import share as percentage
 from overstory.presentation.shown import Shown
 from overstory.privacy import PrivacyStatement, statement
@@ -94,11 +94,6 @@ class Plan(Shown):
     def threshold(self) -> float:
         """The estimated share from which a value counts as detected."""
         return critical_value(self.alpha, self.num_candidates) * self.error_at(0.0)
-
-    def figures(self, share: float) -> Iterator[tuple[str, str]]:
-        """Say what is detected: the smallest share, and how many devices the share asked for takes."""
-        yield "Smallest share, nine times in ten", _share_text(self.detected_nine_in_ten)
-        yield f"Devices that detect {percentage(share)}, nine times in ten", self._devices(self.people_needed)
 
     def _devices(self, needed: int | None) -> str:
         enough = self._enough(needed)
@@ -199,7 +194,7 @@ class Plan(Shown):
         """Say in one line what was planned for the metric."""
         lines, error = self.toml().replace("\n", ", "), f"{self.error:.3%} at {self.num_reports:,} reports"
         if self.detected_half is None:
-            error = f"standard error of the mean at most {self.error:.3g} at {self.num_reports:,} reports"
+            error = f"standard error of the mean at most {significant(self.error, 3)} at {self.num_reports:,} reports"
             return f"{self.metric}: {lines}; for the {self.mechanism.reading}; {error}; {self.linkable.words()}"
         instead = "" if self.instead is None else f" (instead: {self.instead})"
         once = f"; {NOISE_ONCE}" if self.linkable.has_payload else ""
@@ -252,10 +247,6 @@ def oracle_toml(name: str, parameters: Mapping[str, Any]) -> str:
 
 def _toml(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else repr(value)
-
-
-def _share_text(share: float | None) -> str:
-    return "none" if share is None or share > 1 else percentage(share)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -325,11 +316,6 @@ class RapporPlan(Plan):
     @property
     def threshold(self) -> float:
         return self.detectable_frequency
-
-    def figures(self, share: float) -> Iterator[tuple[str, str]]:
-        yield "Smallest share, half the time", _share_text(self.detectable_frequency)
-        yield "Smallest share, nine times in ten", _share_text(self.reliable_frequency)
-        yield f"Devices that detect {percentage(share)}, half the time", self._devices(self.people_needed)
 
     def plain_words(self) -> str:
         """Say it to a person."""

@@ -133,19 +133,16 @@ class Notice:
 
 @dataclass(frozen=True)
 class Field:
-    """One value that a form asks for; a ``slider`` is a number that can be dragged, too."""
+    """One value that a form asks for."""
 
     name: str
     label: str
     value: str = ""
-    kind: Literal["text", "password", "number", "slider", "date", "choice", "switch", "lines", "file", "hidden"] = (
-        "text"
-    )
+    kind: Literal["text", "password", "number", "date", "choice", "lines", "file", "hidden"] = "text"
     choices: tuple[tuple[str, str], ...] = ()  # value and text, of a ``choice``
     least: float | None = None
     most: float | None = None
     step: float | None = None
-    is_logarithmic: bool = False  # of a ``slider``: equal ways are equal ratios, and numbers have two digits
     hint: str = ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any, Final
 
@@ -29,16 +29,11 @@ def thousands(number: float | None) -> str:
     return UNKNOWN if number is None else f"{number:,.0f}"
 
 
-def amount(number: float) -> str:
-    """Return a number with four digits that matter, a whole number with all, and no power of ten in common sizes.
-
-    >>> amount(54893.21), amount(0.0123456), amount(-2.5), amount(0)
-    ('54,893', '0.01235', '-2.5', '0')
-    """
-    if not number or not 1e-6 <= abs(number) < 1e15:
-        return f"{number:.4g}"
-    text = f"{number:,.{max(3 - math.floor(math.log10(abs(number))), 0)}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
+def significant(value: float, digits: int = 4, sign: str = "") -> str:
+    """Return a number in plain digits, so many of which count, unless nobody could count its zeros."""
+    if not 1e-9 < abs(value) < 1e15:
+        return f"{value:{sign}.{digits}g}"
+    return f"{Decimal(f'{value:.{digits}g}'):{sign},f}"
 
 
 def percent(share: float | None) -> str:
@@ -106,7 +101,7 @@ def epsilon_text(epsilon: float | None, unbounded: str = "no bound", *, digits: 
     if epsilon is None or math.isinf(epsilon):
         return unbounded
     first = Decimal(epsilon).adjusted()
-    text = f"{rounded_up(epsilon, Decimal(1).scaleb(max(first - digits + 1, -digits - 1))):f}"
+    text = f"{rounded_up(epsilon, Decimal(1).scaleb(max(first - digits + 1, -digits - 1))):,f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -172,7 +167,7 @@ def factor(epsilon: float) -> str:
     if epsilon > MOST:
         return "more than a million"
     odds = Decimal(epsilon).exp(Context(prec=12))  # so that 81.000000000000004 is 81
-    return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):f}"
+    return f"{odds.normalize(Context(prec=3, rounding=ROUND_CEILING)):,f}"
 
 
 def guess_text(epsilon: float, source: str, things: str) -> str:
@@ -208,6 +203,20 @@ def date_words(label: str, year: int | None = None) -> str:
     start = dt.datetime.fromisoformat(label)
     day = f"{start.day} {start:%B}" + ("" if start.year == year else f" {start.year}")
     return f"week of {day}" if "W" in label else f"{day}, {start:%H:%M} UTC" if "T" in label else day
+
+
+def with_article(date: str) -> str:
+    """Return a date in words as a sentence has it: "the week of 9 November"."""
+    return f"the {date}" if date.startswith("week") else date
+
+
+def short_dates(labels: Sequence[str]) -> list[str]:
+    """Return periods' labels as a picture has room for: the first day, with its year where there are several."""
+    if any("T" in label for label in labels):
+        return list(labels)
+    starts = [dt.datetime.fromisoformat(label) for label in labels]
+    several = len({start.year for start in starts}) > 1
+    return [f"{start.day} {start:%b}{f' {start.year}' if several else ''}" for start in starts]
 
 
 def share(probability: float) -> str:

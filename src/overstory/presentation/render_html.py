@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import math
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import Final
@@ -85,27 +83,9 @@ def _control(field: Field) -> str:
             return f"<select {name}>{''.join(_option(*choice, field.value) for choice in field.choices)}</select>"
         case "lines":  # HTML leaves out a line end that follows the tag
             return f'<textarea {name} rows="6">\n{escaped_lines(field.value)}</textarea>'
-        case "switch":
-            return f'<input type="checkbox" {name} value="true"{" checked" if field.value == "true" else ""}>'
         case "file":
             return f'<input type="file" {name}>'
-        case "slider":  # the number works without a script; with one, the slider moves it
-            step = ' step="any"' if field.step is None else ""
-            return f'<input type="number" {name} {value}{_limits(field)}{step}>{_slider(field)}'
     return f'<input type="{field.kind}" {name} {value}{_limits(field)}>'
-
-
-def _slider(field: Field) -> str:
-    """Return a slider without a name: it moves its number, on a scale of equal differences or of equal ratios."""
-    label, is_log = f'aria-label="{escaped(field.label)}"', field.is_logarithmic and bool(field.least)
-    if not is_log:
-        return f'<input type="range" value="{escaped(field.value)}"{_limits(field)} {label} hidden>'
-    ends = replace(field, least=math.log10(field.least or 1), most=math.log10(field.most or 10), step=0.01)
-    try:
-        place = math.log10(float(field.value))
-    except ValueError:  # no number, or none above 0
-        place = ends.least or 0
-    return f'<input type="range" value="{place:g}"{_limits(ends)} {label} data-log hidden>'
 
 
 def _option(value: str, text: str, chosen: str) -> str:

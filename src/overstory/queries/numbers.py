@@ -13,7 +13,7 @@ from overstory.analysis.selection import INTERVAL_KINDS
 from overstory.presentation.charts.drawing import F64
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Lines, Table
-from overstory.presentation.formats import amount
+from overstory.presentation.formats import short_dates, significant
 from overstory.presentation.svg import Picture
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
@@ -75,7 +75,7 @@ class NumberSeries(RangeReading):
     def part_pictures(self, part: PeriodEstimate) -> Iterator[Picture]:
         if rows := list(part.estimate.of_kind("share")):
             caption = self.caption(part, "Share of the devices in each range of numbers, with its 95% interval.")
-            names = [row.of if row.start is None else f"{row.start:g}" for row in rows]
+            names = [row.of if row.start is None else significant(row.start, 6) for row in rows]
             values, low, high = _ends(rows)
             yield histogram(self.picture_name(part), caption, names, values=values, low=low, high=high)
 
@@ -93,7 +93,10 @@ class NumberSeries(RangeReading):
             ]
             if len(pairs) >= fewest:
                 caption = f"The {what} of {when}, with its 95% interval."
-                labels, (values, low, high) = [label for label, _ in pairs], _ends([row for _, row in pairs])
+                labels, (values, low, high) = (
+                    short_dates([label for label, _ in pairs]),
+                    _ends([row for _, row in pairs]),
+                )
                 name = f"{self.metric.id}-{what}"
                 yield estimates_over_time(name, caption, labels, values=values, low=low, high=high)
                 return
@@ -118,7 +121,7 @@ def shown(row: Quantity, value: float | str | None) -> str:
     """Return a number of a row as a person reads it: shares in percent, others with four digits that count."""
     if value is None or isinstance(value, str):
         return value or "-"
-    return f"{value:.2%}" if row.kind == "share" else amount(value)
+    return f"{value:.2%}" if row.kind == "share" else significant(value)
 
 
 def read_numbers(
@@ -214,10 +217,8 @@ class NumberDifferences:
 
 
 def _signed(row: NumberDifference, name: str) -> str:
-    number, sign = getattr(row, name), "" if name in {"a", "b"} else "+"
-    if row.kind == "share":
-        return f"{number:{sign}.2%}"
-    return f"{sign if number > 0 else ''}{amount(number)}"
+    value, sign = getattr(row, name), "" if name in {"a", "b"} else "+"
+    return f"{value:{sign}.2%}" if row.kind == "share" else significant(value, sign=sign)
 
 
 def compare_numbers(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:

@@ -20,7 +20,7 @@ from overstory.files.recognition import number_form
 from overstory.planning.kinds import best_for_numbers
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Table
-from overstory.presentation.formats import amount, percent
+from overstory.presentation.formats import percent, significant
 from overstory.presentation.svg import Picture
 from overstory.protocol.domains.numbers import Bins, Interval
 from overstory.protocol.errors import ParameterError
@@ -130,7 +130,7 @@ class NumberTrial(Trial):
         """Yield the estimates."""
         rows = []
         for row in self.rows():
-            form = percent if row["kind"] == "share" else amount
+            form = percent if row["kind"] == "share" else significant
             numbers = {name: row[name] for name in ("truth", "value", "low", "high")}
             shown = {name: one if isinstance(one, str) else form(one) for name, one in numbers.items()}
             what = f"{row['kind']} {row['of']}".strip()
@@ -151,7 +151,7 @@ class NumberTrial(Trial):
             drawn = [*zip(self.estimate.quantities, self.truth, strict=True)][:1]
             names, ends = [self.estimate.reading], _ends(drawn)
             return estimates_over_time("mean", f"The {self.estimate.reading} of {self.name}, {about}", names, **ends)
-        names = [row.of if row.start is None else f"{row.start:g}" for row, _ in drawn]
+        names = [row.of if row.start is None else significant(row.start, 6) for row, _ in drawn]
         return histogram("shares", f"Share of the rows in each range of {self.name}, {about}", names, **_ends(drawn))
 
 

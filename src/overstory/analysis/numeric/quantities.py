@@ -28,7 +28,7 @@ from overstory.analysis.numeric.distribution import Spread, fitted_spread
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import IntervalKind, adjusted_p_values, normal_reach, upper_p_values
-from overstory.presentation.formats import amount
+from overstory.presentation.formats import significant
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
@@ -118,8 +118,8 @@ def _mean(mechanism: MeanRandomizer, _domain: AnyDomain, counts: SupportCounts, 
     notes = []
     if step > error / 10:
         notes.append(
-            f"a device rounds its value to one of {mechanism.num_positions:,} positions, by at most {step:.3g}: the "
-            "mean of the true values may differ by as much, which no interval holds"
+            f"a device rounds its value to one of {mechanism.num_positions:,} positions, by at most "
+            f"{significant(step, 3)}: the mean of the true values may differ by as much, which no interval holds"
         )
     return [_with_interval("mean", "", value, error)], notes
 
@@ -176,7 +176,8 @@ def _distribution(mechanism: SquareWave, _domain: AnyDomain, counts: SupportCoun
         rows.append(Quantity("quantile", f"{q:g}", value, None, *ends))
     for start, stop in _groups(bins):
         low, high = float(fitted.edges[start]), float(fitted.edges[stop])
-        of = f"[{low:g}, {high:g}{']' if stop == bins else ')'}"
+        texts = (significant(end, 6).replace(",", "") for end in (low, high))
+        of = f"[{', '.join(texts)}{']' if stop == bins else ')'}"
         rows.append(Quantity("share", of, *fitted.share(start, stop, LEVEL), low, high))
     return rows, list(_fitted_notes(fitted))
 
@@ -184,7 +185,7 @@ def _distribution(mechanism: SquareWave, _domain: AnyDomain, counts: SupportCoun
 def _fitted_notes(fitted: Spread) -> Iterator[str]:
     yield FITTED
     for spike, share in zip(fitted.spikes, fitted.shares[fitted.edges.size - 1 :], strict=True):
-        ends = f"between {amount(spike.low)} and {amount(spike.high)}"
+        ends = f"between {significant(spike.low)} and {significant(spike.high)}"
         yield f"a spike: about {share:.0%} of the people hold one value, {ends}"
     if fitted.smallest < 1:
         missed = f"one value that less than about {fitted.smallest:.0%} of the people hold can be smoothed over"

@@ -194,9 +194,7 @@ def records(
 MOST_DRAWN: Final = 50  # values in a picture, the most frequent
 
 
-def estimate_picture(
-    name: str, caption: str, rows: Sequence[Mapping[str, Any]], tags: Sequence[str] = (), **more: Any
-) -> Picture:
+def estimate_picture(name: str, caption: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> Picture:
     """Draw rows of estimates: each with its interval, what was not detected hollow; `more` as `dots` takes it."""
     from overstory.presentation.charts.numbers import dots
 
@@ -204,7 +202,7 @@ def estimate_picture(
     shares, low, high = (np.array([np.nan if row[key] is None else row[key] for row in rows], float) for key in keys)
     detected = np.array([row["detected"] for row in rows], bool)
     names = [marked(row["value"]) for row in rows]
-    return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, tags=tags, **more)
+    return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, **more)
 
 
 def interval_caption(level: float, adjustment: Adjustment, kind: IntervalKind = "population") -> str:

@@ -111,7 +111,6 @@ CONSOLE_SETTINGS: Final = (
         CONSOLE,
         *_listening(8001),
         *keys(
-            Option("--previous", "the registry's file before, to show the public what changed"),
             Option("--behind-proxy", "true: a proxy in front speaks TLS", type=bool, default=False),
             Option("--names", "further host names that browsers use, separated by commas", default=""),
             Option("--trust-header", "header in which a proxy passes on a person's name"),

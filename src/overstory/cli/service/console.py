@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     access = Access(names, args.behind_proxy, parse_proxy(args.trust_header, getattr(args, "from"), args.roles))
     check_exposure(listening, access)
     os.nice(NICE)
-    with open_data(args.registry, args.store, args.previous) as data:
+    with open_data(args.registry, args.store) as data:
         serve(
             data,
             listening,
@@ -60,11 +60,11 @@ def show_store(registry: str, store: str) -> None:
 
 
 @contextmanager
-def open_data(registry: str, url: str, previous: str | None = None) -> Iterator[ConsoleData]:
-    """Give what the screens read: the registry, the open store, and the registry's version before."""
-    metrics, before = load_registry(registry), load_registry(previous) if previous else None
+def open_data(registry: str, url: str) -> Iterator[ConsoleData]:
+    """Give what the screens read: the registry and the open store."""
+    metrics = load_registry(registry)
     with open_store(url) as store:
-        data = ConsoleData(metrics, store, previous=before)
+        data = ConsoleData(metrics, store)
         try:
             yield data
         finally:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field as Parameter
 
-from overstory.analysis.difference import difference_columns, unchanged
-from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind, interval_words
+from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind
 from overstory.console.screens.page import (
     WHOLE_RANGE,
     Page,
@@ -20,14 +19,13 @@ from overstory.console.screens.page import (
     is_shares,
     number_field,
     reading_words,
+    sentence,
 )
 from overstory.console.view import Query, Screen, View
-from overstory.presentation.document import Block, Field, Heading, KeyValues, Lines, Link, Notice, Paragraph, Table
-from overstory.presentation.formats import p_value
+from overstory.presentation.document import Block, Field, Heading, KeyValues, Link, Notice, Paragraph, Table
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY
-from overstory.queries.comparison import SHARED_NOISE, Comparison, check_comparable, compare, compare_series, parse_span
-from overstory.queries.readings import EstimateOptions
+from overstory.queries.comparison import Comparison, check_comparable, compare, compare_series, parse_span
 
 if TYPE_CHECKING:
     from overstory.analysis.difference import Difference
@@ -37,17 +35,6 @@ if TYPE_CHECKING:
 
 MOST_DRAWN: Final = 50  # values in the picture and in the page's table; the downloads have all
 NEIGHBOURS: Final = 4  # periods before and after a release, or those of a week where a period is shorter than a day
-IN_BOTH: Final = (
-    "A device that reports in both ranges and keeps its value sends the same answers again. Its noise cancels in the "
-    "difference, so that the intervals here are too long, never too short, and small changes among few devices may be "
-    "missed."
-)
-
-TESTS: Final = {
-    "covariance": "all values, and how their errors go together",
-    "simes": "the smallest q-value: how the errors of these values go together is not known",
-}
-
 Span = tuple[int, int]
 
 
@@ -82,8 +69,8 @@ class ComparisonScreen(Screen):
         try:
             check_comparable(*(data.counts(metric, *span) for span in page.spans))
         except ParameterError as error:
-            return page.without(f"{str(error)[:1].upper()}{str(error)[1:]}.", 400)
-        return (SharesCompared if is_shares(metric) else Compared)(*about).view()
+            return page.without(sentence(str(error)), 400)
+        return Compared(*about).view()
 
 
 class ComparisonPage(Page):
@@ -159,99 +146,57 @@ class ComparisonPage(Page):
 
 
 class Compared(ComparisonPage):
-    """The page of two ranges whose numbers are no shares."""
+    """The page of two ranges that are compared."""
 
     @cached_property
     def compared(self) -> Comparison:
-        a, b = self.both_counted
-        return compare(a, b, self.chosen)
+        options = replace(self.options, interval_kind=self.query.interval)
+        a, b = (self.data.counts(self.metric, *span) for span in self.spans or ())
+        if not is_shares(self.metric):
+            return compare(a, b, options)
+        return compare_series(*self.data.all_estimates([a, b], "total", options))
 
     @property
-    def chosen(self) -> EstimateOptions:
-        return replace(self.options, interval_kind=self.query.interval)
+    def of_shares(self) -> Difference | None:
+        """The differences of shares, where it is these that are compared."""
+        return self.compared.difference if is_shares(self.metric) else None
 
-    @property
-    def both_counted(self) -> list[PeriodCounts]:
-        return [self.data.counts(self.metric, *span) for span in self.spans or ()]
+    def _both(self) -> tuple[PeriodCounts, PeriodCounts]:
+        return self.compared.a, self.compared.b
 
     def words(self) -> str:
         return " against ".join(self._ranges())
 
     def _ranges(self) -> list[str]:
-        return [label.replace("..", " to ") for label in self._labels()]
+        return [" to ".join(map(self.data.words, label.split(".."))) for label in self._labels()]
+
+    def head(self) -> Iterator[Block]:
+        yield from super().head()
+        if self.of_shares is not None:
+            changed = bool(self.of_shares.changed().any())
+            yield Notice(sentence(self.of_shares.sentence()), "" if changed else "faint")
+
+    def figures(self) -> Iterator[tuple[str, str]]:
+        for name, when, counted in zip("ab", self._ranges(), self._both(), strict=True):
+            yield f"Reports in {name}, {when}", f"{counted.num_reports:,}"
+
+    def pictures(self) -> Iterator[Picture]:
+        if self.of_shares is not None:
+            a, b = self._ranges()
+            yield self.of_shares.plot(name=f"{self.metric.id}-compare", of=f"Shares in {a} less those in {b}")
 
     def tables(self) -> Iterable[Block]:
-        return map(for_a_page, self.compared.table())
+        return map(for_a_page, self.compared.table(MOST_DRAWN))
 
-    def rests_on(self) -> Iterable[Block]:
-        newest = self.when(self.compared.a.periods[-1])
-        return (KeyValues((("Differences", "range a less range b"), ("Last period of a", newest))),)
+    def rests_on(self) -> Iterator[Block]:
+        ends = (
+            (f"Last period of {name}", counted.periods[-1]) for name, counted in zip("ab", self._both(), strict=True)
+        )
+        yield KeyValues((("Differences", "range a less range b"), *((name, self.when(last)) for name, last in ends)))
 
     @property
     def table(self) -> Table:
         return self.compared.as_table()
 
     def facts(self) -> Mapping[str, Any]:
-        return facts_of(self.compared)
-
-
-class SharesCompared(Compared):
-    """The page of two ranges of shares."""
-
-    @cached_property
-    def compared(self) -> Comparison:
-        series = self.data.all_estimates(self.both_counted, "total", self.chosen)
-        return compare_series(*series)
-
-    @property
-    def both(self) -> Difference:
-        difference: Difference = self.compared.difference
-        return difference
-
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        return self.compared.rows()
-
-    def head(self) -> Iterator[Block]:
-        sentence = self.both.sentence()
-        yield from super().head()
-        yield Notice(f"{sentence[:1].upper()}{sentence[1:]}.", "" if self.both.changed().any() else "faint")
-
-    def figures(self) -> Iterator[tuple[str, str]]:
-        both, (a, b) = self.both, self._ranges()
-        yield "Changed", f"{int(both.changed().sum()):,} of {len(both):,}"
-        p = both.overall_p_value
-        outcome, number = "a change" if p <= both.alpha else "nothing shown", f"{p:.2f}" if p >= 0.01 else p_value(p)
-        yield "Test that nothing changed", f"{outcome} (p = {number})"
-        yield f"Reports in a, {a}", f"{self.compared.a.num_reports:,}"
-        yield f"Reports in b, {b}", f"{self.compared.b.num_reports:,}"
-
-    def pictures(self) -> Iterator[Picture]:
-        a, b = self._ranges()
-        yield self.both.plot(name=f"{self.metric.id}-compare", of=f"Shares in {a} less those in {b}")
-
-    def tables(self) -> Iterator[Block]:
-        shown, (a, b) = self.rows[:MOST_DRAWN], self._ranges()
-        columns = difference_columns(adjustment=self.both.adjustment)
-        yield Table(f"a, {a}, less b, {b}", columns, shown, unchanged(shown))
-        if len(self.rows) > len(shown):
-            yield Paragraph(f"{len(self.rows) - len(shown):,} more are in the downloads.")
-
-    def rests_on(self) -> Iterator[Block]:
-        both, compared = self.both, self.compared
-        yield KeyValues(
-            (
-                ("Percent of what", "of the reports of each range; differences are in percentage points, a less b"),
-                ("Last period of a", self.when(compared.a.periods[-1])),
-                ("Last period of b", self.when(compared.b.periods[-1])),
-                ("Intervals", interval_words(both.interval_kind, both.adjustment, "changed")),
-                ("Changed", f"at a false discovery rate of at most {both.alpha:.3g} over all values"),
-                ("The test of all values", TESTS[both.overall_test]),
-            )
-        )
-        if self.metric.panel is None:
-            yield Paragraph(IN_BOTH)
-        yield Lines(*(f"{note[:1].upper()}{note[1:]}." for note in compared.notes if note != SHARED_NOISE))
-
-    def facts(self) -> Mapping[str, Any]:
-        return {name: value for name, value in self.compared.to_json().items() if name != "differences"}
+        return {name: value for name, value in facts_of(self.compared).items() if name != "differences"}

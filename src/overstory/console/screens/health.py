@@ -1,4 +1,4 @@
-"""Is the collection healthy? Reports against their median, refusals, collectors, mechanisms, the store's size."""
+"""Is the collection healthy? Reports against their median, refusals, collectors, and notes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
 from overstory.collector.store import Store
-from overstory.collector.store.operations import NOTE_KINDS, CollectorState, Refusals, Summary
+from overstory.collector.store.operations import NOTE_KINDS, CollectorState, Refusals
 from overstory.console.changes import DRAWN
 from overstory.console.screens.page import number_field
 from overstory.console.view import Query, Screen, ScreenError, View
@@ -26,19 +26,17 @@ from overstory.presentation.document import (
     Field,
     Form,
     Heading,
-    KeyValues,
     Notice,
     Paragraph,
     Row,
     Table,
     Tone,
 )
-from overstory.presentation.formats import thousands
+from overstory.presentation.formats import thousands, with_article
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, Period
-from overstory.protocol.metrics.period import DAY, WEEK
+from overstory.protocol.metrics.period import DAY
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import cohort_width
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
@@ -50,7 +48,7 @@ def volume(data: ConsoleData, metric: Metric) -> dict[str, Any]:
     now, period = data.clock(), metric.period
     current = period.number(now)
     newest, first = current - 1, current - 1 - BEFORE
-    by_period = data.reports(metric, min(period.number(now - WEEK), first + 1 - DRAWN), current + 1)
+    by_period = data.reports(metric, first + 1 - DRAWN, current + 1)
     began = min(by_period, default=current)
     usual = None if began > first else median(by_period.get(number, 0) for number in range(first, newest))
     reports = by_period.get(newest, 0)
@@ -66,7 +64,6 @@ def volume(data: ConsoleData, metric: Metric) -> dict[str, Any]:
         "stands_out": volume_tone(share) == "bad" and not metric.expired(period.start(newest)),
         "unit": str(period),
         "line": [by_period.get(number, 0) for number in range(max(began, current - DRAWN), current)],
-        "of_a_week": sum(n for number, n in by_period.items() if now - WEEK < period.start(number + 1) <= now),
     }
 
 
@@ -96,8 +93,6 @@ class HealthScreen(Screen):
             *health.of_reports(),
             *health.of_refusals(),
             *health.of_collectors(),
-            *health.of_mechanisms(),
-            *health.of_the_store(),
             *health.of_notes(),
         )
         return View("Health", blocks, health.reports, facts=health.facts())
@@ -133,9 +128,8 @@ class _Health:
     def refusals(self) -> Refusals:
         return self.data.store.refusals()
 
-    @cached_property
-    def summary(self) -> Summary:
-        return self.data.store.summary()
+    def moment(self, unix_time: int) -> str:
+        return self.data.words(f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%dT%H:%M}")
 
     @property
     def silent(self) -> list[CollectorState]:
@@ -150,18 +144,19 @@ class _Health:
         if not self.collectors:
             yield Notice("No collector has sent a heartbeat within a week.")
         for state in self.silent:
-            yield Notice(f"Collector {_short(state.id)} has been silent since {_second(state.last_seen)}.")
+            yield Notice(f"Collector {_short(state.id)} has been silent since {self.moment(state.last_seen)}.")
         for row in self.reports.rows:
             if row["stands_out"]:
+                when = with_article(self.data.words(row["period"]))
                 usual = f"the median of the {BEFORE} periods before is {row['median']:,.0f}"
-                words = f"{row['title']}: {row['reports']:,} reports in {row['period']}, {usual}."
+                words = f"{row['title']}: {row['reports']:,} reports in {when}, {usual}."
                 yield Notice(words, address=f"/m/{row['metric']}")
 
     @cached_property
     def reports(self) -> Table:
         columns = (
             Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
-            Column("period", "Newest that is over", is_left=True),
+            Column("period", "Newest that is over", self.data.words, is_left=True),
             Column("reports", "Reports", _known),
             Column("median", f"Median of the {BEFORE} before", _known),
             Column("share", "Of the median", lambda share: _known(share and 100 * share, "%"), tone=volume_tone),
@@ -213,9 +208,13 @@ class _Health:
         yield Paragraph("Reports, batches and requests by day; the metric is not stored with the day.")
         reason, refused = Column("reason", "Reason", is_left=True), Column("refused", "Refused", thousands)
         detail = Column("detail", "What it means", is_left=True)
-        yield Table("Refused by day", (Column("day", "Day (UTC)", is_left=True), reason, refused, detail), self.by_day)
+        yield Table(
+            "Refused by day",
+            (Column("day", "Day (UTC)", self.data.words, is_left=True), reason, refused, detail),
+            self.by_day,
+        )
         if self.by_metric:
-            named = Column("metric", "Metric", is_left=True), Column("period", "Period", is_left=True)
+            named = Column("metric", "Metric", is_left=True), Column("period", "Period", self.data.words, is_left=True)
             yield Table("Refused by metric, in the metric's own periods", (*named, reason, refused), self.by_metric)
 
     def of_collectors(self) -> Iterator[Block]:
@@ -232,8 +231,8 @@ class _Health:
             asdict(state)
             | {
                 "state": "silent" if state.silent(self.now) else "answers",
-                "last_seen": _second(state.last_seen),
-                "started": _second(state.started),
+                "last_seen": self.moment(state.last_seen),
+                "started": self.moment(state.started),
             }
             for state in self.collectors
         ]
@@ -242,54 +241,6 @@ class _Health:
         yield Paragraph(
             "A collector sends a heartbeat every 15 seconds; one that has been silent for 60 is shown as such, and "
             "leaves the list after a week. Its id is random."
-        )
-
-    def of_mechanisms(self) -> Iterator[Block]:
-        yield Heading(2, "Parameters that devices report with", "digests")
-        current = {(metric.id, metric.mechanism.digest.hex()) for metric in self.data.registry.values()}
-        rows = [
-            {**asdict(metric), "which": "the registry's" if (metric.metric, metric.digest) in current else "others"}
-            for metric in self.summary.metrics
-        ]
-        columns = (
-            Column("metric", "Metric", is_left=True),
-            Column("digest", "Digest", _short, is_left=True, is_code=True),
-            Column("mechanism", "Oracle", lambda name: name or "unknown", is_left=True),
-            Column("which", "Parameters", is_left=True, tone=lambda which: "faint" if which == "others" else ""),
-            Column("first", "First period", is_left=True),
-            Column("last", "Last period", is_left=True),
-            Column("counted", "Reports counted", thousands),
-            Column("waiting", "In the inbox", thousands),
-        )
-        yield Table("Reports by parameters", columns, rows) if rows else Paragraph("There are no reports yet.")
-        yield Paragraph("Reports wait in the inbox until a collector adds them to the counts. Estimates include them.")
-
-    @cached_property
-    def sizes(self) -> dict[str, int]:
-        reports = size = deleted = 0
-        for row in self.reports.rows:
-            metric, week = self.data.registry[row["metric"]], row["of_a_week"]
-            reports += week
-            size += week * (-(-metric.mechanism.payload_bits // 8) + cohort_width(metric.mechanism.num_cohorts))
-            last = metric.period.number(self.now + WEEK - metric.retention_days * DAY) - 1
-            deleted += sum(n for period, n in self.data.store.stored(metric.id).items() if period <= last)
-        return {"reports_per_week": reports, "bytes_per_week": size, "deleted_within_a_week": deleted}
-
-    def of_the_store(self) -> Iterator[Block]:
-        yield Heading(2, "The store", "store")
-        sizes = self.sizes
-        yield KeyValues(
-            (
-                ("Store", self.summary.url),
-                ("Size", f"{self.summary.size:,} bytes"),
-                ("In the periods that ended within 7 days", f"{sizes['reports_per_week']:,} reports"),
-                ("Their size, until retention", f"{sizes['bytes_per_week']:,} bytes"),
-                (
-                    "Retention will delete within 7 days",
-                    f"{sizes['deleted_within_a_week']:,} reports, and counts of few",
-                ),
-                ("Batch ids", f"{self.summary.batch_ids:,}"),
-            )
         )
 
     @cached_property
@@ -303,7 +254,7 @@ class _Health:
         )
         if self.notes:
             columns = (
-                Column("day", "Day", is_left=True),
+                Column("day", "Day", self.data.words, is_left=True),
                 Column("kind", "Kind", is_left=True),
                 Column("metric", "Metric", lambda metric: metric or "all", is_left=True),
                 Column("text", "Note", is_left=True),
@@ -318,7 +269,10 @@ class _Health:
         )
         yield Form("Add a note", fields, "Add the note", "/health", "post")
         if self.notes:
-            which = tuple((note["id"], f"{note['day']} {note['kind']}: {note['text'][:60]}") for note in self.notes)
+            which = tuple(
+                (note["id"], f"{self.data.words(note['day'])}, {note['kind']}: {note['text'][:60]}")
+                for note in self.notes
+            )
             yield Form("Remove a note", (Field("note", "Note", "", "choice", which),), "Remove it", "/health", "post")
 
     def facts(self) -> Mapping[str, Any]:
@@ -327,8 +281,6 @@ class _Health:
             "refused_by_day": self.by_day,
             "refused_by_metric": self.by_metric,
             "collectors": [{**state.to_json(), "silent": state.silent(self.now)} for state in self.collectors],
-            "mechanisms": [asdict(metric) for metric in self.summary.metrics],
-            "store": {"url": self.summary.url, "size": self.summary.size, **self.sizes},
         }
 
 
@@ -350,8 +302,4 @@ def _short(digits: str) -> str:
 
 
 def _day(day: int) -> str:
-    return _second(day * DAY)[:10]
-
-
-def _second(unix_time: int) -> str:
-    return f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return Period(DAY).label(day)

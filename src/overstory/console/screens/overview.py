@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from overstory.console.alarms import TONES, MetricHistory, find_alarms, notice, read_histories
 from overstory.console.changes import DRAWN, Trend, largest
-from overstory.console.screens.page import WHOLE_RANGE, is_shares, reading_words, state_words
+from overstory.console.screens.page import ASK_AGAIN, WHOLE_RANGE, is_shares, reading_words, state_words
 from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.document import (
     Block,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 MOST_ALARMS: Final = 20
 MOST_ROWS: Final = 40  # metrics of one page, whose pictures take 5 kB each; the downloads have all
 NOTES_BEFORE: Final = 7  # days before a period whose notes may explain its alarm
-ASK_AGAIN: Final = 3  # seconds after which a board that lacks a number asks again
 
 Order = Literal["name", "reports", "detected", "alarms", "expiry"]
 
@@ -161,7 +160,7 @@ class _Board:
     def table(self) -> Table:
         rows = sorted((self._row(history) for history in self.histories), key=self._key)
         faint = {number for number, row in enumerate(rows) if row["days"] <= 0}
-        return Table("", NUMBERS, rows, faint)
+        return Table("", _numbers(self.data.words), rows, faint)
 
     def _key(self, row: Row) -> tuple[Any, str]:
         title = str(row["title"]).casefold()
@@ -260,17 +259,20 @@ def _expires(date: str, days: int) -> str:
     return f"in {days:,} days" if days > 0 else f"ended {date}".rstrip()
 
 
-NUMBERS: Final = (
-    TITLE,
-    Column("owner", "Responsible", is_left=True),
-    Column("kind", "What it is", is_left=True),
-    Column("alarms", "Alarms", lambda number: thousands(number) if number else "none"),
-    Column("newest", "Estimate", is_left=True),
-    Column("told", "What changed", is_left=True),
-    Column("period", "Newest", lambda period: period or "none", is_left=True, link=_period_address),
-    Column("state", "State", is_left=True),
-    Column("reports", "Reports", thousands),
-    Column("detected_of", "Detected", _detected, ("detected", "candidates")),
-    Column("expires", "Expires", _expires, ("expires", "days"), is_left=True),
-)
-"""The columns of the table below, and of the files."""
+def _numbers(words: Callable[[str], str]) -> tuple[Column, ...]:
+    """Return the columns of the table below, and of the files."""
+    return (
+        TITLE,
+        Column("owner", "Responsible", is_left=True),
+        Column("kind", "What it is", is_left=True),
+        Column("alarms", "Alarms", lambda number: thousands(number) if number else "none"),
+        Column("newest", "Estimate", is_left=True),
+        Column("told", "What changed", is_left=True),
+        Column(
+            "period", "Newest", lambda period: words(period) if period else "none", is_left=True, link=_period_address
+        ),
+        Column("state", "State", is_left=True),
+        Column("reports", "Reports", thousands),
+        Column("detected_of", "Detected", _detected, ("detected", "candidates")),
+        Column("expires", "Expires", lambda date, days: _expires(words(date), days), ("expires", "days"), is_left=True),
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from overstory.analysis.selection import ADJUSTMENTS, Adjustment, interval_words, people_variance
+from overstory.analysis.selection import ADJUSTMENTS, Adjustment, interval_words, normal_reach, people_variance
 from overstory.console.view import ScreenError, View
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import (
@@ -28,7 +28,7 @@ from overstory.presentation.document import (
     Table,
     Tone,
 )
-from overstory.presentation.formats import epsilon_text, interval, percent
+from overstory.presentation.formats import epsilon_text, interval, percent, with_article
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.errors import ParameterError
 from overstory.queries.readings import EstimateOptions, Reading
@@ -60,6 +60,9 @@ WORDS: Final[Mapping[str, str]] = {
 """What each reading is, in an overview."""
 
 DETECTING: Final = frozenset({"items", "search"})  # readings of which some values are detected
+
+ASK_AGAIN: Final = 3
+"""Seconds after which a page that lacks something asks again: long enough to read and to follow a link."""
 
 WHOLE_RANGE: Final = frozenset({"search"})  # readings of all periods together: few devices answer in one
 
@@ -145,7 +148,7 @@ class Page:
 
     def head(self) -> Iterator[Block]:
         words = self.words()
-        yield metric_links(self.data, self.metric, self.place or self.period, self.period)
+        yield metric_links(self.data, self.metric, self.place or capitalized(self.data.words(self.period)), self.period)
         yield Heading(1, f"{self.title}: {words}" if words else self.title)
         yield Paragraph(self.metric.description, is_lead=True)
 
@@ -241,7 +244,7 @@ class Page:
         every = self.data.counts(self.metric).periods
         if not every:
             return Notice("There are no reports of this metric yet.", "faint")
-        some = f"there are some from {self.said_label(every[0])} to {self.said_label(every[-1])}"
+        some = f"there are some from {' to '.join(with_article(self.said_label(every[end])) for end in (0, -1))}"
         return Notice(f"There are no reports in this {where}; {some}.", "faint")
 
 
@@ -295,12 +298,14 @@ NO_DIMENSIONS: Final = (
 
 
 def metric_links(data: ConsoleData, metric: Metric, current: str, period: str = "") -> Links:
-    """Return the screens of a metric: that of its newest period with reports, and that of the period that is shown."""
+    """Return the pages of a metric: that of its newest period with reports, and that of the period that is shown."""
     path = f"/m/{metric.id}"
-    labels = [metric.period.label(newest) for newest in data.store.periods(metric.id)[-1:]]
-    labels += [period] if period and period not in labels else []
-    places = (("Over time", path), *((label, f"{path}/{label}") for label in labels))
-    return Links(metric.title, (*places, ("Compare", f"{path}/compare"), ("Privacy", f"{path}/privacy")), current)
+    labels = dict.fromkeys(metric.period.label(newest) for newest in data.store.periods(metric.id)[-1:])
+    labels |= {period: None} if period else {}
+    periods = ((capitalized(data.words(label)), f"{path}/{label}") for label in labels)
+    privacy = f"/about/{metric.id}#privacy"
+    places = (("Over time", path), *periods, ("Compare", f"{path}/compare"), ("Privacy", privacy))
+    return Links(metric.title, places, current)
 
 
 @lru_cache(maxsize=256)
@@ -329,11 +334,13 @@ def people_for(mechanism: Mechanism, share: float, candidates: int, alpha: float
         return str(error)
 
 
-def not_listed(estimate: Decoded) -> tuple[float, float]:
-    """Return the share of the reports of strings in no list, and its standard error, of all devices like these."""
+def not_listed(estimate: Decoded, level: float) -> tuple[float, float, float]:
+    """Return the share of the reports of strings in no list, with its interval, of all devices like these."""
     people = people_variance(np.array([estimate.unallocated]), estimate.num_reports, estimate.reports_per_device)
     scale = max(estimate.num_reports, 1)
-    return estimate.unallocated / scale, float(np.sqrt(estimate.unallocated_standard_error**2 + people[0])) / scale
+    share = estimate.unallocated / scale
+    reach = normal_reach(level) * float(np.sqrt(estimate.unallocated_standard_error**2 + people[0])) / scale
+    return share, share - reach, share + reach
 
 
 def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
@@ -346,8 +353,12 @@ def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
 
 def sentence(note: str) -> str:
     """Return a note of an estimate as a page's sentence: what the command line calls by an option is a field here."""
-    words = note.replace("--reports-per-device", "“Reports per device”")
-    return f"{words[:1].upper()}{words[1:]}."
+    return f"{capitalized(note.replace('--reports-per-device', '“Reports per device”'))}."
+
+
+def capitalized(text: str) -> str:
+    """Return a text as a sentence begins."""
+    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _day(data: ConsoleData, unix_time: float) -> str:

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from pydantic import Field as Parameter
 
-from overstory.analysis.selection import Adjustment, normal_reach
+from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.estimates.estimates import MOST_CANDIDATES
+from overstory.console.estimates import MOST_CANDIDATES
 from overstory.console.screens.page import (
     DETECTING,
     Page,
@@ -22,7 +22,6 @@ from overstory.console.screens.page import (
     is_shares,
     not_listed,
     number_field,
-    people_for,
     refuse_options,
     share_that_shows,
 )
@@ -38,7 +37,7 @@ from overstory.presentation.document import (
     Paragraph,
     Table,
 )
-from overstory.presentation.formats import interval, percent
+from overstory.presentation.formats import interval, percent, with_article
 from overstory.queries.counts import PeriodCounts, parse_range
 
 if TYPE_CHECKING:
@@ -49,10 +48,8 @@ if TYPE_CHECKING:
 
 MOST_SHARES: Final = 4  # values in the table of groups: the most frequent of all devices
 MOST_ROWS: Final = 500
-MOST_BEFORE: Final = 1_000  # characters of the list before that an address carries
-SHARE: Final = 0.01
 CORRECTIONS: Final = (("fdr", "the false discovery rate"), ("bonferroni", "the chance of any false detection"))
-OF_SHARES: Final = ("candidates", "list", "before", "complete")  # what an address may ask of shares alone
+OF_SHARES: Final = ("candidates", "list")  # what an address may ask of shares alone
 
 
 class PeriodQuery(Query):
@@ -61,14 +58,10 @@ class PeriodQuery(Query):
     group: str = ""
     candidates: str = ""
     list: str = ""
-    before: str = ""
     alpha: float = Parameter(0.05, gt=0, lt=1)
     correction: Literal["fdr", "bonferroni"] = "fdr"
-    method: Literal["gls", "lasso"] = "gls"
-    complete: bool = False
     level: float = Parameter(0.95, ge=0.5, lt=1)
     adjustment: Adjustment = "fcr"
-    share: float = Parameter(SHARE, gt=0, le=1)
     rank: int = Parameter(1, ge=1)
 
 
@@ -120,9 +113,8 @@ class PeriodPage(Page):
         yield Field("correction", "Alpha bounds", query.correction, "choice", CORRECTIONS)
         yield number_field("level", "Interval level", query.level, 0.5, 0.999, 0.001)
         yield adjustment_field(query.adjustment)
-        yield number_field("share", "How many devices show a share of", query.share, 0.00001, 1, 0.00001)
         yield number_field("rank", "Draw from rank", query.rank, 1, None, 1, "2 leaves out the first")
-        yield from _hidden_fields(candidates=query.candidates, list=query.list, before=query.before)
+        yield from _hidden_fields(candidates=query.candidates, list=query.list)
 
     def notices(self) -> Iterable[Block]:
         if not self.counted.periods:
@@ -147,13 +139,7 @@ class PeriodPage(Page):
         fields = (
             Field("candidates", "Candidates, one a line", text if len(names) <= MOST_ROWS else "", "lines"),
             Field("candidates", "or a file of them", kind="file", hint=f"At most {MOST_CANDIDATES:,}, in UTF-8."),
-            *_hidden_fields(
-                before=text if len(text) <= MOST_BEFORE else "",
-                alpha=f"{query.alpha:g}",
-                correction=query.correction,
-                method=query.method,
-                group=self.group,
-            ),
+            *_hidden_fields(alpha=f"{query.alpha:g}", correction=query.correction, group=self.group),
         )
         return Form("Candidates", fields, "Decode again", self.address, "post")
 
@@ -175,12 +161,7 @@ class SharesOfPeriod(PeriodPage):
 
     @cached_property
     def series(self) -> EstimateSeries:
-        return self._decoded(self.candidates)
-
-    def _decoded(self, candidates: tuple[str, ...] | None) -> EstimateSeries:
-        query = self.query
-        of_strings = {"candidates": candidates, "method": query.method, "complete": query.complete}
-        return self.data.estimates(self.counted, "total", replace(self.options, **of_strings))
+        return self.data.estimates(self.counted, "total", replace(self.options, candidates=self.candidates))
 
     @cached_property
     def estimate(self) -> Any:
@@ -192,20 +173,6 @@ class SharesOfPeriod(PeriodPage):
         rows = self.estimate.rows(level=self.query.level)
         return sorted(rows, key=lambda row: not row["detected"])
 
-    @cached_property
-    def before(self) -> frozenset[str] | None:
-        """What the list before this one detected; None where there is nothing to compare with."""
-        names = tuple(filter(None, self.query.before.splitlines())) or self.metric.labels
-        if self.candidates is None or not names:
-            return None
-        (part,) = self._decoded(names).parts
-        detected = part.estimate.detected().tolist()
-        return frozenset(str(value) for value, is_one in zip(part.estimate.values, detected, strict=True) if is_one)
-
-    @cached_property
-    def new(self) -> set[str]:
-        return set() if self.before is None else {row["value"] for row in self.rows if row["detected"]} - self.before
-
     def words(self) -> str:
         return f"{sum(row['detected'] for row in self.rows):,} of {len(self.rows):,} detected"
 
@@ -214,21 +181,13 @@ class SharesOfPeriod(PeriodPage):
         reports, values = estimate.num_reports, len(estimate.values)
         yield "Reports", f"{reports:,}"
         yield "Smallest share, nine times in ten", share_that_shows(built, reports, values, query.alpha)
-        yield f"To see {percent(query.share)}, nine times in ten", people_for(built, query.share, values, query.alpha)
         if hasattr(estimate, "unallocated"):
-            share, error = not_listed(estimate)
-            reach = normal_reach(query.level) * error
-            yield f"Not listed ({interval(percent)(share - reach, share + reach)})", percent(share)
+            share, *ends = not_listed(estimate, query.level)
+            yield f"Not listed ({interval(percent)(*ends)})", percent(share)
         yield epsilon_of_a_year(self.metric, self.data.registry.budget)
 
     def notices(self) -> Iterator[Block]:
         yield from self.state(self.series.parts[0].last, "This period")
-        if self.before is not None:
-            new = sorted(self.new)
-            names = ", ".join(new[:10]) + (" and more" if len(new) > 10 else "")
-            yield Notice(
-                f"Newly detected: {names}." if new else "Nothing is newly detected.", "good" if new else "faint"
-            )
         yield from self.noted((*self.estimate.notes, *self.series.notes), "bad")
 
     def pictures(self) -> Iterator[Picture]:
@@ -237,18 +196,16 @@ class SharesOfPeriod(PeriodPage):
         first = min(query.rank, len(rows)) - 1
         drawn = rows[first : first + MOST_DRAWN]
         which = f"; ranks {first + 1:,} to {first + len(drawn):,} of {len(rows):,}" if len(drawn) < len(rows) else ""
+        shares = f"Share of each value in {with_article(self.data.words(self.period))}"
         yield estimate_picture(
             f"{self.metric.id}-{self.period}",
-            f"Share of each value in {self.period}, with {interval_caption(query.level, query.adjustment)}{which}.",
+            f"{shares}, with {interval_caption(query.level, query.adjustment)}{which}.",
             drawn,
-            ["new" if row["value"] in self.new else "" for row in drawn],
         )
 
     def tables(self) -> Iterator[Block]:
         yield Heading(2, "Every value")
-        marked = [{**row, "new": "new" if row["value"] in self.new else ""} for row in self.rows[:MOST_ROWS]]
-        last = () if self.before is None else (Column("new", "", is_left=True, tone=lambda _: "good"),)
-        yield estimate_table(marked, last=last, level=self.query.level)
+        yield estimate_table(self.rows[:MOST_ROWS], level=self.query.level)
         if len(self.rows) > MOST_ROWS:
             yield Paragraph(f"{len(self.rows) - MOST_ROWS:,} more are in the downloads.")
         if not self.group:
@@ -260,8 +217,7 @@ class SharesOfPeriod(PeriodPage):
         return self.series.as_table(self.query.level)
 
     def facts(self) -> Mapping[str, Any]:
-        about = {"level": self.query.level, "newly_detected": sorted(self.new)}
-        return {**self.series.summary(), **self.estimate.summary(), **about}
+        return {**self.series.summary(), **self.estimate.summary(), "level": self.query.level}
 
 
 class ReadingOfPeriod(ReadingPage, PeriodPage):

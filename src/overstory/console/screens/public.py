@@ -6,18 +6,15 @@ Nothing of a metric that is not published is read from the store, so no number o
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import numpy as np
-
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.screens.page import Page, ReadingPage, is_shares, sentence
+from overstory.console.screens.page import Page, ReadingPage, capitalized, is_shares, sentence
 from overstory.console.view import Query, Screen, View
 from overstory.presentation.document import (
     Block,
@@ -32,8 +29,7 @@ from overstory.presentation.document import (
     Preformatted,
     Table,
 )
-from overstory.presentation.formats import date_words, epsilon_text, factor
-from overstory.privacy.registry.changes import Harm, compare_registries
+from overstory.presentation.formats import date_words, epsilon_text, factor, with_article
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
 from overstory.privacy.registry.yearly import headline, in_two_sentences
 from overstory.privacy.statements import claims_blocks
@@ -41,90 +37,11 @@ from overstory.protocol.metrics.metric import SLACK
 from overstory.queries.counts import PeriodCounts
 
 if TYPE_CHECKING:
-    from overstory.analysis.association.summary import TableSummary
     from overstory.console.data import ConsoleData
-    from overstory.presentation.charts.drawing import F64
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric, MetricRegistry
     from overstory.queries.estimates import EstimateSeries
 
-
-ERRORS: Final = ("standard_error", "frequency_standard_error")
-TESTS: Final = frozenset({"z", "p_value", "q_value"})
-GIVEN: Final = frozenset({"alpha", "level", "reports_per_device", "start", "stop", "share_asked"})
-"""Numbers that are no results; those named after an epsilon are none either."""
-
-
-def rounded(facts: Any) -> Any:
-    """Return JSON values with every estimate rounded to the second digit of its standard error.
-
-    A number without one is rounded to two digits, unless it is a value of the domain, whose row has None for an error.
-    """
-    if isinstance(facts, list | tuple):
-        return [rounded(value) for value in facts]
-    if not isinstance(facts, Mapping):
-        return facts
-    errors = {_is_share(name): facts[name] or 0.0 for name in ERRORS if name in facts}
-    return {name: _rounded(name, value, errors) for name, value in facts.items()}
-
-
-def _is_share(name: str) -> bool:
-    """Whether a row that has both counts and shares gives a share by that name."""
-    return "frequency" in name
-
-
-def _rounded(name: str, value: Any, errors: Mapping[bool, float]) -> Any:
-    if not isinstance(value, float):
-        return rounded(value)
-    if name in GIVEN or "epsilon" in name or not math.isfinite(value):
-        return value
-    error = None if name in TESTS else errors.get(_is_share(name), next(iter(errors.values()), None))
-    return float(f"{value:.2g}") if error is None else _to_error(value, error)
-
-
-def _to_error(value: float, error: float) -> float:
-    """Round a number to the second digit of its standard error; where that says nothing, leave it as it is."""
-    return round(value, 1 - math.floor(math.log10(error))) if 0 < error < math.inf else value
-
-
-def _to_errors(values: F64, errors: F64) -> F64:
-    pairs = zip(values.ravel().tolist(), errors.ravel().tolist(), strict=True)
-    return np.array([_to_error(*pair) for pair in pairs]).reshape(values.shape)
-
-
-def rounded_reading(reading: Any) -> Any:
-    """Return a reading whose estimates are rounded, so that whatever is computed of it tells no more than these."""
-    if reading.metric.reading == "search":
-        return replace(reading, discovered=_rounded_counts(reading.discovered))
-    rounded_one = ROUNDED.get(reading.metric.reading, _rounded_counts)
-    return replace(reading, parts=tuple(replace(part, estimate=rounded_one(part.estimate)) for part in reading.parts))
-
-
-def _rounded_numbers(estimate: Any) -> Any:
-    return replace(estimate, quantities=tuple(replace(row, **rounded(row.to_json())) for row in estimate.quantities))
-
-
-def _rounded_counts(estimate: Any) -> Any:
-    names, errors = ("counts", "raw_counts", "standard_errors"), estimate.standard_errors
-    held = {field.name for field in fields(estimate)}
-    return replace(estimate, **{name: _to_errors(getattr(estimate, name), errors) for name in names if name in held})
-
-
-def _rounded_table(summary: TableSummary) -> TableSummary:
-    def of(shares: Any) -> Any:
-        return replace(shares, shares=_to_errors(shares.shares, shares.standard_errors))
-
-    table = of(summary.table)
-    if table.own_shares is not None:
-        table = replace(table, own_shares=tuple(map(of, table.own_shares)))
-    return replace(summary, table=table)
-
-
-ROUNDED: Final = {
-    "table": lambda tables: tuple(map(_rounded_table, tables)),
-    **dict.fromkeys(("mean", "distribution", "ranges"), _rounded_numbers),
-}
-"""By reading: what rounds the estimate of a part; of shares, `_rounded_counts`."""
 
 MEANING: Final = (
     "Each device adds random noise to its answer before it sends it. So no single report tells for certain what the "
@@ -217,7 +134,7 @@ def _registry_facts(registry: MetricRegistry) -> Iterator[Block]:
     files = (
         ("as TOML", "/registry.toml"),
         ("as JSON", "/registry.json"),
-        ("as a page, with what changed", "/registry"),
+        ("as a page", "/registry"),
     )
     yield Links("The registry", files)
     if registry.operator is not None and registry.operator.url is not None:
@@ -289,15 +206,10 @@ class ReadingPublished(AboutPage, ReadingPage):
 
     @cached_property
     def reading(self) -> Any:
-        return rounded_reading(self.data.reading(self.counted, "total", self.options))
+        return self.data.reading(self.counted, "total", self.options)
 
     def results(self) -> Any:
-        return rounded(self.reading.to_json())
-
-    @cached_property
-    def table(self) -> Table:
-        table: Table = self.reading.as_table()
-        return replace(table, rows=rounded(table.rows))
+        return self.reading.to_json()
 
 
 class SharesPublished(ReadingPublished):
@@ -309,24 +221,29 @@ class SharesPublished(ReadingPublished):
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = rounded(self.reading.parts[0].estimate.rows())
+        rows: list[dict[str, Any]] = self.reading.parts[0].estimate.rows()
         return rows
 
     @property
     def _period(self) -> str:
         return self.counted.label(self.reading.parts[0].first) or ""
 
+    @property
+    def _when(self) -> str:
+        return with_article(date_words(self._period))
+
     def notices(self) -> Iterator[Block]:
         yield Paragraph(
-            f"Estimated from {self.counted.num_reports:,} reports of {date_words(self._period)}, one per device. "
-            "An estimate can be below zero, because the noise is subtracted."
+            f"Estimated from {self.counted.num_reports:,} reports of {self._when}, one per device. An estimate can be "
+            "below zero, because the noise is subtracted. An answer that is not detected was given by nobody, or by "
+            "too few to tell them from noise; one that nobody gave can be detected by chance: on average, that is at "
+            "most 5% of the detected answers."
         )
 
     def pictures(self) -> Iterator[Picture]:
         yield estimate_picture(
             f"{self.metric.id}-{self._period}",
-            f"Share of each answer in {date_words(self._period)}, with "
-            f"{interval_caption(0.95, self.options.adjustment)}.",
+            f"Share of each answer in {self._when}, with {interval_caption(0.95, self.options.adjustment)}.",
             self._rows[:MOST_DRAWN],
         )
 
@@ -341,21 +258,11 @@ class SharesPublished(ReadingPublished):
             *series.parts[0].estimate.notes,
             *series.notes,
         )
-        detected = [row for row in rows if row["detected"]]
-        yield Heading(3, f"Detected: {len(detected):,} of {len(rows):,}", "detected")
-        if detected:
-            table = estimate_table(detected[:MOST_ROWS])
-            unsure = any(row["low"] is not None and row["low"] <= 0 for row in detected[:MOST_ROWS])
-            yield replace(table, caption="Detected answers", columns=table.columns if unsure else table.columns[:-1])
-        missing = [row["value"] for row in rows if not row["detected"]]
-        yield Heading(3, f"Asked and not detected: {len(missing):,}", "not-detected")
-        yield Paragraph(
-            "Nobody gave these answers, or too few to tell them from noise. An answer that nobody gave can be detected "
-            "by chance: on average, that is at most 5% of the detected answers."
-        )
-        if missing:
-            more = f" and {len(missing) - MOST_ROWS:,} more" if len(missing) > MOST_ROWS else ""
-            yield Paragraph(", ".join(missing[:MOST_ROWS]) + more)
+        detected = sum(row["detected"] for row in rows)
+        yield Heading(3, f"Detected: {detected:,} of {len(rows):,}", "detected")
+        yield estimate_table(sorted(rows, key=lambda row: not row["detected"])[:MOST_ROWS])
+        if (left_out := len(rows) - MOST_ROWS) > 0:
+            yield Paragraph(f"{left_out:,} more are in the files.")
 
 
 def _published(data: ConsoleData, metric: Metric) -> PeriodCounts | None:
@@ -391,13 +298,13 @@ def _when(data: ConsoleData, metric: Metric) -> str:
     day = dt.datetime.fromtimestamp(metric.final_from(period), dt.UTC)
     which, when = map(date_words, (metric.period.label(period), f"{day:%Y-%m-%dT%H:%M}"))
     return (
-        f"No period is published now. {which[:1].upper()}{which[1:]} is next, on {when}, if at least "
+        f"No period is published now. {capitalized(with_article(which))} is next, on {when}, if at least "
         f"{metric.publish_least:,} reports of it came."
     )
 
 
 class RegistryScreen(Screen):
-    """The registry's file, as it is reviewed, and what changed since the version before."""
+    """The registry's file, as it is reviewed."""
 
     name = "Registry"
     path = "/registry"
@@ -406,29 +313,10 @@ class RegistryScreen(Screen):
     def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002
         registry = data.registry
         shown = (Heading(2, "The file", "file"), Preformatted(registry.text.strip())) if registry.text else ()
-        changed: tuple[Block, ...] = ()
-        changes = _changes(data)
-        if changes is not None and data.previous is not None:
-            nothing = Paragraph(f"Nothing changed since version {data.previous.version}.")
-            changed = Heading(2, "What changed", "changes"), changes if changes.rows else nothing
         blocks = (
             Heading(1, "The registry"),
             KeyValues((("Version", registry.version), ("Digest", registry.digest.hex()))),
-            *changed,
             *shown,
         )
         facts = {"digest": registry.digest.hex(), **registry.to_json()}
-        return View("The registry", blocks, changes, facts=facts, toml=registry.text or "")
-
-
-def _changes(data: ConsoleData) -> Table | None:
-    if data.previous is None:
-        return None
-    columns = (
-        Column("metric", "Metric", text=lambda name: name or "the registry", is_left=True),
-        Column("what", "What", is_left=True),
-        Column("kind", "What it does", is_left=True, tone=lambda kind: "" if kind == Harm.HARMLESS else "bad"),
-        Column("detail", "How", is_left=True),
-    )
-    rows = [change.to_json() for change in compare_registries(data.previous, data.registry)]
-    return Table(f"Changes since version {data.previous.version}", columns, rows)
+        return View("The registry", blocks, facts=facts, toml=registry.text or "")

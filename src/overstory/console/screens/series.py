@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +13,7 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference import total
-from overstory.analysis.reports import SupportCounts
-from overstory.analysis.selection import Adjustment, normal_reach
+from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import (
     MOST_DRAWN,
     NOT_LISTED,
@@ -27,12 +25,14 @@ from overstory.analysis.tables.output import (
 from overstory.console.alarms import find_alarms, notice
 from overstory.console.changes import DRAWN, Trend
 from overstory.console.screens.page import (
+    ASK_AGAIN,
     DETECTING,
     OF_NUMBERS,
     WHOLE_RANGE,
     Page,
     ReadingPage,
     adjustment_field,
+    capitalized,
     epsilon_of_a_year,
     facts_of,
     is_shares,
@@ -46,12 +46,12 @@ from overstory.console.view import Query, Screen, ScreenError, View
 from overstory.presentation.charts.numbers import counts_over_time
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
 from overstory.presentation.document import Block, Column, Field, Figure, Heading, Link, Links, Notice, Paragraph, Table
-from overstory.presentation.formats import UNKNOWN, interval, percent, thousands
+from overstory.presentation.formats import UNKNOWN, interval, percent, short_dates, thousands
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY, WEEK, Period
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries
-from overstory.queries.readings import Aggregation, EstimateOptions, PeriodEstimate, Reading
+from overstory.queries.readings import PeriodEstimate, Reading
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.alarm import Alarm
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
 
-MOST_CUMULATIVE: Final = 60  # each of them adds up all counts before it
 EVENTS: Final = ("release", "incident")
 PRESETS: Final = (4, 12)  # weeks up to the newest report that a link shows
 MOST_CHOICES: Final = 200  # periods that a form lists; of more, a label is typed
@@ -73,43 +72,26 @@ MOST_CHOICES: Final = 200  # periods that a form lists; of more, a label is type
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """A chart's columns: column c has periods ``c * every`` to ``(c + 1) * every - 1``, whichever range is shown."""
+    """A chart's columns: a period each, of a range the newest ones."""
 
     counted: PeriodCounts
-    every: int
-    first: int  # the number of the first column
+    first: int  # the period of the first column
     number: int  # of columns
 
     @classmethod
-    def of(cls, counted: PeriodCounts, every: int | None, most: int = MOST_COLUMNS) -> Columns:
-        """Return columns of `every` periods; unless given, of as few as `most` columns need."""
-        periods = counted.periods
-        if not periods:
-            return cls(counted, every or 1, 0, 0)
-        span = periods[-1] - periods[0] + 1
-        width = every or max(1, -(-span // most))
-        while (number := periods[-1] // width - periods[0] // width + 1) > most:
-            width += 1
-        return cls(counted, width, periods[0] // width, number)
+    def of(cls, counted: PeriodCounts) -> Columns:
+        periods = counted.periods or (0,)
+        first = max(periods[0], periods[-1] + 1 - MOST_COLUMNS)
+        return cls(counted, first, periods[-1] + 1 - first)
 
     @property
     def labels(self) -> list[str]:
-        label = self.counted.metric.period.label
-        return [label(max(column * self.every, 0)) for column in range(self.first, self.first + self.number)]
+        return [self.counted.metric.period.label(self.first + column) for column in range(self.number)]
 
     @property
     def days(self) -> list[str]:
-        """What a chart calls its columns: the first day, with its year where there are several, or a label."""
-        starts = [dt.datetime.fromisoformat(label) for label in self.labels]
-        several = len({start.year for start in starts}) > 1
-        if self.counted.metric.period.seconds < DAY:
-            return self.labels
-        return [f"{start.day} {start:%b}{f' {start.year}' if several else ''}" for start in starts]
-
-    @property
-    def unit(self) -> str:
-        unit = str(self.counted.metric.period)
-        return unit if self.every == 1 else f"each column adds up {self.every:,} periods of {unit}"
+        """What a chart calls its columns."""
+        return short_dates(self.labels)
 
     def events(self, notes: Iterable[Note]) -> list[Event]:
         """Return releases and incidents of the range at the place of their day; a column's middle is at its number."""
@@ -123,58 +105,18 @@ class Columns:
     def _place(self, period: Period, unix_time: int) -> float:
         number = period.number(unix_time)
         part = (unix_time - period.start(number)) / period.seconds
-        return (number + part) / self.every - self.first - 0.5
+        return number + part - self.first - 0.5
 
     def reports(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        numbers = np.zeros(self.number)
-        for period in self.counted.periods:
-            numbers[period // self.every - self.first] += self.counted.counts[period].num_reports
-        return numbers
-
-    def estimates(self, data: ConsoleData, reading: Aggregation, options: EstimateOptions) -> EstimateSeries:
-        """Return an estimate for each column with reports, as `overstory decode` gives it for the same periods."""
-        chosen = replace(options, interval_kind=options.kind_of_intervals(self.counted.metric, reading))
-        if self.every == 1 or reading == "total":
-            return data.estimates(self.counted, reading, chosen)
-        stretches: list[PeriodCounts] = []
-        for taken in self._groups(self.number if reading == "cumulative" else chosen.pool):
-            of_stretch = {period: n for period, n in self.counted.taken_out.items() if period in taken}
-            stretches.append(
-                PeriodCounts(
-                    self.counted.metric, min(taken), max(taken), taken, self.counted.others, taken_out=of_stretch
-                )
-            )
-        if chosen.reports_per_device is None:
-            series = data.all_estimates(stretches, "total", chosen)
-        else:
-            series = []
-            for some in stretches:  # a device reports once in each period
-                each = min(chosen.reports_per_device, some.most_reports(some.periods))
-                series.append(data.estimates(some, "total", replace(chosen, reports_per_device=each)))
-        parts = tuple(part for stretch in series for part in stretch.parts)
-        return EstimateSeries(self.counted, reading, chosen, parts, series[-1].notes if series else ())
-
-    def _groups(self, pool: int) -> Sequence[dict[int, SupportCounts]]:
-        """Return the counts of each column with reports, with those of the columns before it that are pooled."""
-        own: dict[int, dict[int, SupportCounts]] = {}
-        for period in self.counted.periods:
-            own.setdefault(period // self.every, {})[period] = self.counted.counts[period]
-        pooled = {last: [own[column] for column in range(last - pool + 1, last + 1) if column in own] for last in own}
-        return [{period: counts for one in columns for period, counts in one.items()} for columns in pooled.values()]
-
-    def column(self, part: PeriodEstimate) -> int:
-        return part.last // self.every - self.first
+        counts = self.counted.counts
+        shown = range(self.first, self.first + self.number)
+        return np.array([counts[period].num_reports if period in counts else 0.0 for period in shown])
 
 
 def reports_picture(metric: Metric, columns: Columns) -> Picture:
     """Draw the reports of each column."""
-    return counts_over_time(
-        f"{metric.id}-reports",
-        f"Reports by {columns.unit}." if columns.every == 1 else f"Reports; {columns.unit}.",
-        columns.days,
-        columns.reports(),
-        xlabel=columns.unit,
-    )
+    unit = str(metric.period)
+    return counts_over_time(f"{metric.id}-reports", f"Reports by {unit}.", columns.days, columns.reports(), xlabel=unit)
 
 
 TOP: Final = 5
@@ -187,7 +129,7 @@ def _share_text(cell: Four) -> str:
     share, low, high, detected = cell
     if not np.isfinite([share, low, high]).all():
         return UNKNOWN
-    return f"{percent(share) if detected else 'not detected'} ({interval(percent)(low, high)})"
+    return f"{f'{share:.1%}' if detected else 'not detected'} ({interval('{:.1%}'.format)(low, high)})"
 
 
 def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
@@ -199,38 +141,35 @@ def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
 
 
 def _not_listed(estimate: Decoded, level: float) -> Four:
-    share, error = not_listed(estimate)
-    reach = normal_reach(level) * error
-    return share, share - reach, share + reach, share > reach
+    share, low, high = not_listed(estimate, level)
+    return share, low, high, low > 0
 
 
 MOST_VALUES: Final = 6
 NEWEST_ROWS: Final = 25
 OLDER_ROWS: Final = 30  # rows of the page's tables; the downloads have every row
-ASK_AGAIN: Final = 3
-"""Seconds after which a page without its alarms asks again: long enough to read and to follow a link."""
-MOST_PERIODS: Final = 60  # periods that a page reads one by one; the newest ones
-OF_SHARES: Final = ("values", "every", "level")  # what an address may ask of shares alone
+OF_SHARES: Final = ("values", "level")  # what an address may ask of shares alone
+
+OTHER_TESTS: Final = frozenset({"first", "last", "group", "reading", "pool", "reports_per_device"})
+"""What makes other estimates of an address than the board's."""
 
 POOLED: Final = "Of each period by itself: estimated with those before it."
-WORST_CASE: Final = "In a column; empty: the worst case."
+WORST_CASE: Final = "In a period; empty: the worst case."
 READINGS: Final = (
     ("per-period", "each period by itself"),
-    ("cumulative", "all periods up to each"),
     ("total", "the range as one"),
 )
 
 
 class SeriesQuery(Query):
-    """What the page shows: the range, the periods in a column, the level of the intervals, and the values."""
+    """What the page shows: the range, the level of the intervals, and the values."""
 
     first: str | None = Parameter(None, alias="from")
     last: str | None = Parameter(None, alias="to")
     group: str = ""
-    every: int | None = Parameter(None, ge=1, le=100_000)
     level: float = Parameter(0.95, ge=0.5, lt=1)
     adjustment: Adjustment = "fcr"
-    reading: Aggregation = "per-period"
+    reading: Literal["per-period", "total"] = "per-period"
     pool: int = Parameter(1, ge=1, le=1000)
     reports_per_device: float | None = Parameter(None, ge=1)
     values: tuple[str, ...] = ()
@@ -264,11 +203,37 @@ class OverTime(Page):
     """The page of a metric over time, without its numbers."""
 
     place = "Over time"
+    most: ClassVar[int] = MOST_COLUMNS
+    """The newest periods whose numbers are shown one by one, with reports or without."""
+
+    def __init__(self, data: ConsoleData, metric: Metric, query: SeriesQuery, every: PeriodCounts) -> None:
+        self.every = every
+        super().__init__(data, metric, query, every)
+
+    @property
+    def newest_ones(self) -> PeriodCounts:
+        """The periods that are shown one by one."""
+        first, periods = self.first_one, self.every.periods
+        return self.every if first <= periods[0] else self.data.counts(self.metric, first, periods[-1], self.group)
+
+    @property
+    def first_one(self) -> int:
+        return self.every.periods[-1] + 1 - self.most
+
+    def left_out(self) -> Iterator[Block]:
+        if older := sum(period < self.first_one for period in self.every.periods):
+            words = f"This page and its downloads have the newest {self.most} periods"
+            yield Paragraph(f"{words}; {older:,} older ones with reports can be asked for in the form.")
+
+    @cached_property
+    def newest_period(self) -> int:
+        """The newest period that is over and has reports, as on the board; while there is none, the newest one."""
+        last, periods = self.metric.newest_over(self.data.clock()), self.every.periods
+        return max([period for period in periods if period <= last] or periods)
 
     @cached_property
     def columns(self) -> Columns:
-        most = MOST_CUMULATIVE if self.query.reading == "cumulative" else MOST_COLUMNS
-        return Columns.of(self.counted, self.query.every, most)
+        return Columns.of(self.every)
 
     def words(self) -> str:
         return super().words() if self.counted.periods else "no reports"
@@ -280,8 +245,6 @@ class OverTime(Page):
         query = self.query
         shares, whole = is_shares(self.metric), self.metric.reading in WHOLE_RANGE
         yield from (self._end(*end) for end in (("from", "From", query.first), ("to", "To", query.last)))
-        if shares:
-            yield number_field("every", "Periods in a column", query.every, 1, None, 1)
         if not whole:
             each = query.reports_per_device
             yield number_field("reports_per_device", "Reports per device", each, 1, None, None, WORST_CASE)
@@ -291,7 +254,7 @@ class OverTime(Page):
             yield adjustment_field(query.adjustment)
         if not whole:
             yield Field("reading", "Estimates of", query.reading, "choice", READINGS)
-            yield number_field("pool", "Columns pooled", query.pool, 1, 1000, 1, POOLED)
+            yield number_field("pool", "Periods pooled", query.pool, 1, 1000, 1, POOLED)
         if shares:
             names = "\n".join(query.names())
             yield Field("values", "Values, one a line", names, "lines", hint="Empty: the five most frequent.")
@@ -315,13 +278,16 @@ class OverTime(Page):
         )
         starts = {f"last {weeks} weeks": ends[1] + 1 - weeks * WEEK // self.metric.period.seconds for weeks in PRESETS}
         chosen = {name: self.label(start) for name, start in starts.items() if start > ends[0]}
-        if chosen and self.columns.every == 1:
+        if chosen:
             places = {name: self.query.address(self.address, first=label, last=None) for name, label in chosen.items()}
             current = {label: name for name, label in chosen.items()} | {None: "all"}
             shown = "" if self.query.last else current.get(self.query.first, "")
             yield Links(
                 "Range", (*places.items(), ("all", self.query.address(self.address, first=None, last=None))), shown
             )
+
+    def _period_column(self) -> Column:
+        return Column("period", None, self.data.words, is_left=True, link=lambda row: f"{self.address}/{row['period']}")
 
     def notices(self) -> Iterable[Block]:
         return (self.no_reports("range"),)
@@ -334,10 +300,10 @@ class WithoutCandidates(OverTime):
     """The page of strings without a list: where to look for some."""
 
     def notices(self) -> Iterator[Block]:
-        newest = self.label(self.counted.periods[-1])
+        newest = self.newest_period
         words = "The registry has no list of candidates for this metric. Open its newest period to look for strings."
         yield Notice(words, "faint")
-        yield Link(f"Look for strings in {newest}", f"{self.address}/{newest}")
+        yield Link(f"Look for strings in {self.said_label(newest)}", f"{self.address}/{self.label(newest)}")
 
     def more(self) -> Iterator[Block]:
         yield Figure(reports_picture(self.metric, self.columns))
@@ -346,9 +312,14 @@ class WithoutCandidates(OverTime):
 class SharesOverTime(OverTime):
     """The page of shares over time."""
 
+    def __init__(self, data: ConsoleData, metric: Metric, query: SeriesQuery, every: PeriodCounts) -> None:
+        super().__init__(data, metric, query, every)
+        self.counted = every if query.reading == "total" else self.newest_ones
+
     @cached_property
     def series(self) -> EstimateSeries:
-        return self.columns.estimates(self.data, self.query.reading, self.options)
+        kind = self.options.kind_of_intervals(self.metric, self.query.reading)
+        return self.data.estimates(self.counted, self.query.reading, replace(self.options, interval_kind=kind))
 
     @cached_property
     def alarms(self) -> list[Alarm] | None:
@@ -361,15 +332,14 @@ class SharesOverTime(OverTime):
             return None
 
     def head(self) -> Iterator[Block]:
-        """Say what the board says, of the range that is shown."""
+        """Say what the board says; of another range, or of a group, it would be another test, which nobody counts."""
         yield from super().head()
-        metric, data, newest = self.metric, self.data, self.metric.newest_over(self.data.clock())
+        if self.query.model_dump(exclude_defaults=True).keys() & OTHER_TESTS or self.uncertain is not None:
+            return
+        metric, data, newest = self.metric, self.data, self.newest.last
         shown = {one.last: one.estimate for one in self.series.parts if newest - DRAWN < one.last <= newest}
-        each = (self.query.reading, self.query.pool, self.columns.every) == ("per-period", 1, 1)
         trend = Trend.of(metric, shown, data.store.notes(metric.id), len(data.registry), self.said_label)
-        if trend.sentence and each and self.uncertain is None:
-            when = self.said_label(trend.periods[-1])
-            yield Paragraph(f"{when[:1].upper()}{when[1:]}: {trend.sentence}")
+        yield Paragraph(f"{capitalized(self.said_label(newest))}: {trend.sentence}")
 
     @property
     def refresh(self) -> int:
@@ -377,7 +347,8 @@ class SharesOverTime(OverTime):
 
     @property
     def newest(self) -> PeriodEstimate:
-        return self.series.parts[-1]
+        parts = self.series.parts
+        return next((part for part in reversed(parts) if part.last <= self.newest_period), parts[-1])
 
     @cached_property
     def uncertain(self) -> float | None:
@@ -417,7 +388,7 @@ class SharesOverTime(OverTime):
         numbers = np.full((3, len(names), self.columns.number), np.nan)
         detected = np.zeros((len(names), self.columns.number), bool)
         for part in self.series.parts:
-            at, scale = self.columns.column(part), max(part.estimate.num_reports, 1)
+            at, scale = part.last - self.columns.first, max(part.estimate.num_reports, 1)
             low, high = part.estimate.interval(self.query.level)
             numbers[:, :, at] = np.stack([part.estimate.counts, low, high])[:, places] / scale
             detected[:, at] = part.estimate.detected()[places]
@@ -428,7 +399,7 @@ class SharesOverTime(OverTime):
         shares, low, high = np.full((3, self.columns.number), np.nan)
         detected = np.zeros(self.columns.number, bool)
         for part in self.series.parts:
-            at = self.columns.column(part)
+            at = part.last - self.columns.first
             shares[at], low[at], high[at], detected[at] = numbers(part.estimate)
         return Line(name, shares, low, high, detected)
 
@@ -441,9 +412,8 @@ class SharesOverTime(OverTime):
             | {f"{number}": line.at(place) for number, line in enumerate(lines)}
             for place in places
         ]
-        link = (lambda row: f"{self.address}/{row['period']}") if columns.every == 1 else None
         shown = (
-            Column("period", "from" if columns.every > 1 else "period", is_left=True, link=link),
+            self._period_column(),
             Column("reports", text=thousands),
             *(Column(f"{number}", line.name, _share_text) for number, line in enumerate(lines)),
         )
@@ -452,22 +422,22 @@ class SharesOverTime(OverTime):
     def words(self) -> str:
         if self.uncertain:
             return ""
-        row, when = self._rows(-1, 1)[0], self._newest_words()
+        row, when = self._rows(1)[0], self._newest_words()
         return f"{row['value']} {percent(row['frequency'])}, {when}" if row["detected"] else f"nothing detected, {when}"
 
     def _newest_words(self) -> str:
         part = self.newest
         return f"{'' if part.first == part.last else 'to '}{self.said_label(part.last)}"
 
-    def _rows(self, number: int, limit: int | None = None) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.series.parts[number].estimate.rows(limit, self.query.level)
+    def _rows(self, limit: int | None = None) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.newest.estimate.rows(limit, self.query.level)
         return rows
 
     def figures(self) -> Iterator[tuple[str, str]]:
         estimate = self.newest.estimate
         reports, values = estimate.num_reports, len(estimate.values)
         yield "Reports in the newest", f"{reports:,}"
-        if (active := self.counted.devices(first=self.counted.periods[-1])) is not None:
+        if (active := self.counted.devices(self.newest.last, self.newest.last)) is not None:
             yield f"Devices in the newest period ({active.low:,} to {active.high:,})", f"{active.estimate:,}"
         yield "Detected", f"{int(estimate.detected().sum()):,} of {values:,}"
         yield "Smallest share, nine times in ten", share_that_shows(self.metric.mechanism, reports, values)
@@ -492,7 +462,7 @@ class SharesOverTime(OverTime):
     def pictures(self) -> Iterator[Picture]:
         name, columns = f"{self.metric.id}-series", self.columns
         if self.uncertain is None and self.query.reading == "total":
-            rows = self._rows(0, MOST_DRAWN)
+            rows = self._rows(MOST_DRAWN)
             caption = f"Share of each value over the range: the {len(rows)} most frequent, with intervals."
             yield estimate_picture(name, caption, rows)
         elif self.uncertain is None:
@@ -500,7 +470,7 @@ class SharesOverTime(OverTime):
             ends = " to ".join(dict.fromkeys(self.data.words(columns.labels[end]) for end in (0, -1)))
             caption = f"Share of each value, {ends}, with {kind}."
             events = columns.events(self.data.store.notes(self.metric.id))
-            yield over_time(name, caption, columns.days, self.shown[0], events=events, xlabel=columns.unit)
+            yield over_time(name, caption, columns.days, self.shown[0], events=events, xlabel=str(self.metric.period))
         yield reports_picture(self.metric, columns)
 
     def choices(self) -> Iterator[Block]:
@@ -508,7 +478,7 @@ class SharesOverTime(OverTime):
         yield from super().choices()
         if self.uncertain is not None or self.query.reading == "total":
             return
-        every = [str(row["value"]) for row in self._rows(-1)]
+        every = [str(row["value"]) for row in self._rows()]
         drawn = [line.name for line in self.shown[0] if line.name in set(every)]
         fewer = {f"without {name}": [one for one in drawn if one != name] for name in drawn if len(drawn) > 1}
         others = [name for name in every[: 2 * MOST_VALUES] if name not in drawn][: MOST_VALUES - 1]
@@ -521,7 +491,7 @@ class SharesOverTime(OverTime):
     def more(self) -> Iterator[Block]:
         if self.uncertain is not None:
             return
-        newest, parts = self._rows(-1), len(self.series.parts)
+        newest, parts = self._rows(), len(self.series.parts)
         yield Heading(2, f"Newest: {self._newest_words()}")
         yield estimate_table(newest[:NEWEST_ROWS], level=self.query.level)
         if len(newest) > NEWEST_ROWS:
@@ -531,13 +501,13 @@ class SharesOverTime(OverTime):
             yield self._line_table()
         if parts > OLDER_ROWS:
             yield Paragraph(f"The newest {OLDER_ROWS:,} of {parts:,} rows; the downloads have all.")
+        if self.query.reading != "total":
+            yield from self.left_out()
 
     def sentences(self) -> Iterator[str]:
         yield from self.shown[1]
         if self.query.pool > 1 and self.query.reading == "per-period":
-            yield f"Each share is of a column and the {self.query.pool - 1:,} before it, as one estimate."
-        if self.columns.every > 1:
-            yield f"Counts of {self.columns.every:,} periods are added up for each column; none is left out."
+            yield f"Each share is of a period and the {self.query.pool - 1:,} before it, as one estimate."
         if self.metric.oracle.encoding.decoded:
             yield "What is not in the list of candidates is drawn as “not listed”."
         yield from super().sentences()
@@ -548,41 +518,37 @@ class SharesOverTime(OverTime):
         return self.series.as_table(self.query.level)
 
     def facts(self) -> Mapping[str, Any]:
-        return {**self.series.summary(), "level": self.query.level, "every": self.columns.every}
+        return {**self.series.summary(), "level": self.query.level}
 
 
 class ReadingOverTime(ReadingPage, OverTime):
     """The page of another reading: what its newest period says, or all periods together, and all periods."""
 
+    most = 60  # each is read by itself
+
     def __init__(self, data: ConsoleData, metric: Metric, query: SeriesQuery, every: PeriodCounts) -> None:
-        self.every = every
+        super().__init__(data, metric, query, every)
         self.whole = metric.reading in WHOLE_RANGE or query.reading == "total"
-        newest = every.periods[-1]
-        first = max(newest - query.pool + 1, every.periods[0])
-        super().__init__(data, metric, query, every if self.whole else data.counts(metric, first, newest, query.group))
+        if not self.whole:
+            first = max(self.newest_period - query.pool + 1, every.periods[0])
+            self.counted = data.counts(metric, first, self.newest_period, query.group)
 
     @cached_property
     def reading(self) -> Reading:
         return self.data.reading(self.counted, "total", self.options)
 
     @cached_property
-    def columns(self) -> Columns:
-        return Columns.of(self.every, self.query.every)
-
-    @cached_property
     def over_time(self) -> Reading:
-        periods = self.every.periods[-MOST_PERIODS:]
-        if self.whole or len(periods) < 2:
+        if self.whole or len(self.every.periods) < 2:
             return self.reading
-        counted = self.data.counts(self.metric, periods[0], periods[-1], self.group)
-        return self.data.reading(counted, self.query.reading, self.options)
+        return self.data.reading(self.newest_ones, self.query.reading, self.options)
 
     def words(self) -> str:
         ends = " to ".join(dict.fromkeys(self.said_label(self.counted.periods[end]) for end in (0, -1)))
         return f"{super().words()}, {ends}"
 
     def notices(self) -> Iterable[Block]:
-        return self.state(self.counted.periods[-1])
+        return self.state(self.every.periods[-1])
 
     def tables(self) -> Iterator[Block]:
         yield from super().tables()
@@ -590,17 +556,14 @@ class ReadingOverTime(ReadingPage, OverTime):
         if self.metric.reading in OF_NUMBERS:
             yield from map(Figure, cast("NumberSeries", self.over_time).over_time())
         yield Figure(reports_picture(self.metric, self.columns))
-        link = Column("period", is_left=True, link=lambda row: f"{self.address}/{row['period']}")
         rows = [
             {"period": self.label(period), "reports": self.every.counts[period].num_reports}
-            for period in reversed(self.every.periods[-MOST_PERIODS:])
+            for period in reversed(self.every.periods)
+            if period >= self.first_one
         ]
-        yield Table("", (link, Column("reports", text=thousands)), rows)
-        left_out = len(self.every.periods) - len(rows)
-        if left_out:
-            read = "All periods are read together; this table has" if self.whole else "This page and its downloads have"
-            words = f"the newest {MOST_PERIODS} periods; {left_out:,} older ones can be asked for below."
-            yield Paragraph(f"{read} {words}")
+        yield Table("", (self._period_column(), Column("reports", text=thousands)), rows)
+        if not self.whole:
+            yield from self.left_out()
 
     @property
     def table(self) -> Table:

@@ -1,4 +1,4 @@
-// What the console's pages gain from a script: a cursor on charts, sliders, and forms that follow every change.
+// What the console's pages gain from a script: a cursor on charts, and forms that follow every change.
 // Nothing here is needed: without it the same forms have a button, and every chart has a table.
 "use strict";
 
@@ -18,7 +18,8 @@ function addCursor(figure) {
   });
   const output = document.createElement("output");
   output.className = series.length > 1 ? "cursor several" : "cursor";
-  output.textContent = "Arrow keys or the mouse read the numbers out.";
+  const isFirst = !document.querySelector("output.cursor");
+  output.textContent = isFirst ? "Arrow keys or the mouse read the numbers of a chart out." : "";
   figure.insertBefore(output, figure.querySelector("figcaption"));
   figure.tabIndex = 0;
   figure.setAttribute("role", "group");
@@ -73,18 +74,6 @@ function reading(one, place) {
   return `${name}${number(one.share)}%${ends}${one.detected[place] === "1" ? "" : `, ${one.unsure ?? "not detected"}`}`;
 }
 
-// A slider and its number move together; on a scale of equal ratios the number has two digits.
-function addSlider(slider) {
-  const number = slider.previousElementSibling, isLog = "log" in slider.dataset;
-  slider.hidden = false;
-  const read = () => (number.value = isLog ? Number((10 ** slider.value).toPrecision(2)) : slider.value);
-  const write = () => (slider.value = isLog ? Math.log10(Math.max(number.value, 1e-300)) : number.value);
-  const tell = () => slider.setAttribute("aria-valuetext", number.value);
-  slider.addEventListener("input", () => (read(), tell()));
-  number.addEventListener("input", () => (write(), tell()));
-  tell();
-}
-
 // A form that follows every change: the answer's main part takes the place of this page's, and its address that of
 // this one. The field that has the focus keeps it.
 let pending = { timer: 0, request: new AbortController() };
@@ -108,7 +97,7 @@ async function load(form) {
   if (!main || answer.status === 401) return form.submit();
   const around = form.parentElement.matches("main") && sameForm(main, form);
   if (around) {
-    replaceAround(form, around); // a slider that is being dragged stays in the hand
+    replaceAround(form, around); // whoever types goes on typing
   } else {
     replaceAll(main);
   }
@@ -146,7 +135,6 @@ function replaceAll(main) {
 function enhance(part) {
   const all = (selector) => [...(part.matches?.(selector) ? [part] : []), ...part.querySelectorAll(selector)];
   all("figure").forEach((figure) => (addCursor(figure), addPicking(figure)));
-  all('input[type="range"][hidden]').forEach(addSlider);
   all("form[data-live]").forEach(follow);
 }
 

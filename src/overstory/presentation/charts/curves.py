@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from statistics import NormalDist
 from typing import Final
 
 from overstory.presentation.charts.drawing import Chart, Scale, Sheet, on_both_sheets, percent_tick
-from overstory.presentation.formats import percent
+from overstory.presentation.formats import percent, significant
 from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, SERIES, VERMILION, Picture
 
 
@@ -34,22 +34,10 @@ def loss_over_reports(name: str, caption: str, numbers: Sequence[int], losses: S
     return on_both_sheets(name, caption, alt, lambda sheet: _losses_drawing(sheet, numbers, losses, low, high))
 
 
-def loss_of_a_device(subject: str, unchanged: Callable[[int], float], changing: Callable[[int], float]) -> Picture:
-    """Draw what the reports of one device tell: of one value, and of any values, each from the number of reports."""
-    numbers = sorted({round(10 ** (tenth / 10)) for tenth in range(31)})
-    losses = [
-        Loss("one unchanged value", [unchanged(number) for number in numbers]),
-        Loss("values that change", [changing(number) for number in numbers]),
-    ]
-    caption = f"Epsilon of the first 1 to {numbers[-1]:,} reports of one device; both axes have equal ratios."
-    shown = losses if losses[0].epsilons != losses[1].epsilons else losses[:1]
-    return loss_over_reports(f"epsilon-of-{subject}", caption, numbers, shown)
-
-
 def _sentence(loss: Loss, numbers: Sequence[int]) -> str:
     ends = (
-        f"{epsilon:.4g} from {number:,}" if math.isfinite(epsilon) else f"no bound from {number:,}"
-        for number, epsilon in ((numbers[0], loss.epsilons[0]), (numbers[-1], loss.epsilons[-1]))
+        f"{significant(epsilon)} from {reports:,}" if math.isfinite(epsilon) else f"no bound from {reports:,}"
+        for reports, epsilon in ((numbers[0], loss.epsilons[0]), (numbers[-1], loss.epsilons[-1]))
     )
     return f"{loss.name}: epsilon {', '.join(ends)} report(s)."
 
@@ -126,9 +114,6 @@ class Scatter:
         """Where 95 of 100 estimates lie."""
         half = NormalDist().inv_cdf(0.975) * self.standard_error
         return self.share - half, self.share + half
-
-    def chance_above(self, threshold: float) -> float:
-        return 1 - NormalDist(self.share, self.standard_error).cdf(threshold)
 
 
 def scatter_of_estimates(name: str, caption: str, absent: Scatter, held: Scatter, threshold: float) -> Picture:

@@ -181,12 +181,12 @@ def _short(share: float) -> str:
 
 def _draw_key(chart: Chart, sheet: Sheet, names: tuple[str, str]) -> None:
     x, y = 10.0, 12.0
-    entries = (("more than in all rows", BLUE), ("less", VERMILION), (ALIKE, ""))
+    entries = (("more than in all rows", BLUE), ("less", VERMILION), ("may be alike", ""))
     chart.text(x, y, sheet.name(names[1]) + " in each " + sheet.name(names[0]), INK, extra='font-weight="bold"')
     if sheet.is_narrow:
         y += 1.7 * sheet.font
     else:
-        x = chart.width - sum(34 + sheet.text_width(words) for words, _ in entries)
+        x = chart.width - sum(30 + sheet.text_width(words) for words, _ in entries)
     for words, colour in entries:
         box = f"M{x:.1f} {y - 6:.1f}h16v12h-16z"
         if colour:
@@ -195,4 +195,4 @@ def _draw_key(chart: Chart, sheet: Sheet, names: tuple[str, str]) -> None:
             lines = _hatching(x, x + 16, y - 6, y + 6)
             chart.add(f'<path d="{box}" fill="none" stroke="{MUTED}"/><path d="{lines}" stroke="{MUTED}"/>')
         chart.text(x + 22, y, words)
-        x += 34 + sheet.text_width(words)
+        x += 30 + sheet.text_width(words)

@@ -21,7 +21,7 @@ from overstory.presentation.charts.drawing import (
     plain_number,
 )
 from overstory.presentation.charts.series import mark, named_columns
-from overstory.presentation.formats import amount, interval, percent, thousands
+from overstory.presentation.formats import interval, percent, significant, thousands
 from overstory.presentation.svg import BLUE, INK, MUTED, PAPER, VERMILION, Picture
 
 
@@ -87,7 +87,11 @@ def estimates_over_time(
     name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64, truth: F64 | None = None
 ) -> Picture:
     """Draw a number for each period, such as a mean, with its interval; the axis need not begin at zero."""
-    newest = f"; the newest is {amount(values[-1])} ({amount(low[-1])} to {amount(high[-1])})" if len(labels) else ""
+    newest = (
+        f"; the newest is {significant(values[-1])} ({significant(low[-1])} to {significant(high[-1])})"
+        if len(labels)
+        else ""
+    )
     alt = f"{len(labels)} estimate(s), {labels[0]} to {labels[-1]}{newest}." if len(labels) else "No estimates."
     return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high, truth))
 
@@ -97,7 +101,7 @@ def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64,
     ends = np.concatenate([low, high, true])
     least, most = float(ends.min()), float(ends.max())
     margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
-    chart = _empty(sheet, len(labels), least - margin, most + margin, f"{most:,.4g}")
+    chart = _empty(sheet, len(labels), least - margin, most + margin, significant(most))
     chart.axes("", columns=named_columns(chart, sheet, labels), number=plain_number)
     for place in range(len(labels)):
         _interval(chart, place, float(low[place]), float(high[place]))
@@ -138,7 +142,6 @@ def dots(
     low: F64,
     high: F64,
     detected: NDArray[np.bool_],
-    tags: Sequence[str] = (),
     truth: F64 | None = None,
     of: str = "share of devices",
 ) -> Picture:
@@ -149,7 +152,7 @@ def dots(
     )
     alt = alt if truth is None else f"Truth and estimate. {alt}"
     words = ("detected", "not detected")
-    look = _Rows(names, shares, low, high, detected, tuple(tags) or ("",) * len(names), words, truth=truth)
+    look = _Rows(names, shares, low, high, detected, words, truth=truth)
     return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, of))
 
 
@@ -168,7 +171,7 @@ def differences(
         f"{names[row]}: {percent(float(difference[row]))}." for row in np.flatnonzero(changed)[:10].tolist()
     )
     words = ("changed", "no change shown")
-    look = _Rows(names, difference, low, high, changed, ("",) * len(names), words, is_difference=True)
+    look = _Rows(names, difference, low, high, changed, words, is_difference=True)
     return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, "change of the share, in points"))
 
 
@@ -179,7 +182,6 @@ class _Rows:
     low: F64
     high: F64
     sure: NDArray[np.bool_]
-    tags: Sequence[str]
     words: tuple[str, str]
     is_difference: bool = False
     truth: F64 | None = None
@@ -211,10 +213,9 @@ class _Rows:
             least, most = -max(-least, most), max(-least, most)
         margin = 0.04 * (most - least) or 0.01
         count = len(self.names)
-        tags = max((sheet.text_width(tag) for tag in self.tags), default=0)
         left = 14 + max(map(sheet.text_width, sheet.names(self.names)), default=0)
         height = 34 + ROW * max(count, 2) + 3.6 * sheet.font
-        x = Scale(least - margin * (least < 0), most + margin, left, sheet.width - 20 - (tags + 6 if tags else 0))
+        x = Scale(least - margin * (least < 0), most + margin, left, sheet.width - 20)
         y = Scale(max(count, 2) - 0.5, -0.5, height - 3.6 * sheet.font, 34)
         chart = sheet.chart(height, x, y)
         chart.numbers["cursor"] = f"y {y.at(0):.1f} {y.at(max(count - 1, 0)):.1f}"
@@ -233,8 +234,6 @@ class _Rows:
             f'<g data-row="{row}" stroke="{colour}"><path {look} d="M{chart.x.at(low):.1f} {y:.1f}'
             f'H{chart.x.at(high):.1f}"/><path fill="{inside}" d="{mark(0, chart.x.at(share), y)}"/></g>'
         )
-        if self.tags[row]:
-            chart.text(chart.width - 8, y, self.tags[row], BLUE, "end", 'font-weight="bold"')
 
     def _draw_key(self, chart: Chart, sheet: Sheet) -> None:
         x, y = 10.0, 14.0

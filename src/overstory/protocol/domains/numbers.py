@@ -238,7 +238,7 @@ class Bins(Range):
         return self._around(self.minimum - 1, middles, self.maximum + 1)
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - the bins are the candidates
-        limits = f"from {self.minimum:g} to {self.maximum:g}"
+        limits = f"from {self.minimum:,.10g} to {self.maximum:,.10g}"
         return f"which of {self.count} equal ranges {limits} a number lies in; {self._outside_words()}"
 
 
@@ -319,7 +319,7 @@ class Interval(AnyDomain):
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are no candidates
         outside = "counts as the nearest end" if self.outside == "clamp" else "is reported as nothing"
-        return f"a number from {self.minimum:g} to {self.maximum:g}; one outside {outside}"
+        return f"a number from {self.minimum:,.10g} to {self.maximum:,.10g}; one outside {outside}"
 
 
 def _as_written(limit: float) -> Fraction:

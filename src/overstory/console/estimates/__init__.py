@@ -1,1 +1,0 @@
-"""Estimates that are computed once: a cache, and a process that decodes."""
