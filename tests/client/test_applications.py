@@ -181,7 +181,6 @@ def test_no_command_needs_a_file(home, run):
     with Client("notes", registry=REGISTRY, environ=home, policy="none") as client:
         assert client.record("colour", "red") == "recorded"
     assert "colour: 1 report from 1 noisy answer" in run("status", "--details")[1]
-    assert "colour = red, explained" in run("view", "--explain", "colour=red")[1]
     assert run("forget", "--yes")[0] == 0
     assert run("on", "--yes")[0] == 0, "what is asked for is no secret, and stays"
 

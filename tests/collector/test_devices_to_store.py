@@ -18,8 +18,6 @@ import numpy as np
 import pytest
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
-from overstory.client.person.explanation import explain
-from overstory.client.state.state import State
 from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import MetricRegistry, load_registry
@@ -249,14 +247,3 @@ def test_lists_that_are_missing_or_too_long_are_named(reported):
     ):
         with pytest.raises(ParameterError, match=says):
             read(counts_of(metric, counted.counts), "total", options)
-
-
-def test_the_person_sees_both_strings(reported):
-    counted, _, folder = reported
-    client = device(folder, registry=load_registry(folder / "metrics.toml"))
-    client.record("pairs", {"second": "99", "first": "elsewhere, or not"})
-    client.flush()
-    explained = explain(State(client.paths), counted.metric, ("elsewhere, or not", "99"))
-    assert explained.known == 1
-    assert explained.encoded == "first: the string 'elsewhere, or not' and second: the string '99'"
-    assert "first part: " in explained.report_words

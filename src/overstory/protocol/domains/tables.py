@@ -296,10 +296,6 @@ class StringTable(Variables):
         each = zip(self.names, self.of, encoded, strict=True)
         return ", ".join(f"{name}={part.label(own)}" for name, part, own in each)
 
-    def encoded_text(self, encoded: Any) -> str:
-        each = zip(self.names, self.of, encoded, strict=True)
-        return " and ".join(f"{name}: {part.encoded_text(own)}" for name, part, own in each)
-
     def read(self, text: str) -> tuple[Any, ...]:
         readings = list(dict.fromkeys(self._readings(text)))
         if len(readings) == 1:

@@ -178,10 +178,6 @@ class JointMechanism(Kind):
         )
         return f"first part: {first}, and second part: {second}"
 
-    def compared_words(self, before: int, after: int) -> str:
-        changed = sum(a != b for a, b in zip(self.payloads(before), self.payloads(after), strict=True))
-        return {0: "the same as", 1: "1 part differs from"}.get(changed, f"{changed} parts differ from")
-
     def canonical(self) -> dict[str, Any]:
         return {"name": self.name, "components": [part.canonical() for part in self.components]}
 
