@@ -188,11 +188,6 @@ REFUSED = {
     ],
     "discover --epsilon 4": [
         ("trees.csv --column tree --bits 8 --alphabet ab", "--bits and --alphabet exclude each other: give one"),
-        (
-            "trees.csv --column tree --model known.txt --alphabet ab",
-            "--model and --alphabet exclude each other: give one",
-        ),
-        ("trees.csv --column tree --model none.txt", "none.txt"),
         ("trees.csv --column tree --alphabet ''", "--alphabet is empty"),
         ("trees.csv --column tree --alphabet abc --bytes 65", "give a whole number from 1 to 64"),
         ("trees.csv --column tree --alphabet abc --known known.txt", "known.txt"),

@@ -143,17 +143,6 @@ def test_text_is_found_and_integers_of_64_bits_lose_no_digit(files, name):
     assert {int(row["value"]) for row in found["estimates"][:3]} == {1 << 60, (1 << 60) + 1, (1 << 60) + 2}
 
 
-def test_texts_by_a_model(files):
-    (files / "trees.txt").write_text("alder\nash\nasp\nelm\noak\noaken\nlime\nfig\ncafé\n", encoding="utf-8")
-    given = ["values.csv", "--column", "tree", "--model", "trees.txt"]
-    found, detected = found_in(files, *given)
-    assert detected == set(TREES)
-    assert (found["plan"]["order"], found["plan"]["width"], len(found["plan"]["model"])) == (2, 96, 32)
-    text = discover(files, *given)
-    assert text.returncode == 0
-    assert "of the users hold a value that has no code here" in text.stdout  # rare7: no line has r in "rar", nor 7
-
-
 def test_a_dictionary_comes_first(files):
     found, _ = found_in(files, "values.csv", "--column", "tree", "--bytes", 9, "--known", "known.txt")
     sources = {row["value"]: row["source"] for row in found["estimates"]}

@@ -2,10 +2,6 @@
 
 import itertools
 import json
-import math
-import subprocess
-import sys
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +13,6 @@ from overstory.discovery import (
     AlphabetStrings,
     CodedIntegers,
     CodedStrings,
-    ModelStrings,
     NoCodeError,
     discover,
     find,
@@ -26,13 +21,9 @@ from overstory.discovery import (
 from overstory.discovery.codes import byte_strings, code_rows, distinct, extensions, integer_rows, may_go_on, prefixes
 from overstory.discovery.heavy_hitters import KEEP
 from overstory.protocol.domains.codes import coded_strings
-from overstory.protocol.domains.unknown import CharacterModel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search import level_weights, prefix_bytes
 
-TREES = ("oak", "elm", "ash", "alder", "hazel", "maple", "yew", "esche", "ahorn", "birke", "weißdorn")
-ORDERS = {order: ModelStrings(TREES, order=order) for order in range(5)}
-LETTERS = "".join(sorted(set("".join(TREES))))
 NAMES = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "string-codes.json").read_text())
 
@@ -42,18 +33,14 @@ ALPHABETS = [
     AlphabetStrings(longest, letters)
     for letters, longest in (("ab", 4), ("abc", 3), ("abcde", 2), ("abcdefg", 3), ("ab", 1))
 ]
-MODELS = [
-    ModelStrings(words, order=order, width=width)
-    for words, order, width in ((TREES, 2, 14), (("ab", "ba", "a"), 1, 12), (("x",), 0, 10), (("a" * 8,), 2, 12))
-]
 BYTES = [CodedStrings(1), CodedStrings(1, is_text=True)]
 
 
-@pytest.mark.parametrize("domain", [CodedIntegers(6), *BYTES, *ALPHABETS, *MODELS], ids=str)
+@pytest.mark.parametrize("domain", [CodedIntegers(6), *BYTES, *ALPHABETS], ids=str)
 def test_every_code_of_a_small_domain(domain):
     """All codes, all prefixes: what `holds`, `only`, `most_values` and `prefix_text` answer is counted.
 
-    Of bytes and models, a prefix that begins no string may be held for one, and a string that ends may not show.
+    Of bytes, a prefix that begins no string may be held for one, and a string that ends may not show.
     """
     width, exact = domain.width, domain in ALPHABETS or domain.is_numeric
     by_code = {code: value for code in range(1 << width) if (value := domain.value(code)) is not None}
@@ -63,21 +50,18 @@ def test_every_code_of_a_small_domain(domain):
         sizes = range(domain.longest + 1)
         strings = [b"".join(word) for size in sizes for word in itertools.product(letters_of(domain), repeat=size)]
         assert [by_code[code] for code in sorted(by_code)] == sorted(strings)
-    early = 0
     for num_bits in range(width + 1):
         left, below = width - num_bits, {}
         for code in by_code:
             below.setdefault(code >> left, []).append(code)
-        assert domain in MODELS or max(map(len, below.values())) <= domain.most_values(left)
+        assert max(map(len, below.values())) <= domain.most_values(left)
         for bits in range(1 << num_bits):
             codes, only = below.get(bits, []), domain.only(bits, num_bits)
             assert domain.holds(bits, num_bits) == bool(codes) or not (codes or exact or num_bits == width)
             assert only is None or codes == [only]
             assert only is not None or len(codes) != 1 or not (exact or num_bits == width)
-            early += only is not None and num_bits < width
             certain = domain.prefix_text(bits, num_bits)
             assert domain.is_numeric or all(domain.text(by_code[code]).startswith(certain) for code in codes)
-    assert early > 10 or domain not in MODELS
 
 
 def letters_of(domain):
@@ -96,11 +80,6 @@ def letters_of(domain):
         (AlphabetStrings(3, "ab"), "abab", "has 4 characters: this domain holds strings of up to 3"),
         (AlphabetStrings(3, "ab"), b"\xff", "outside the alphabet"),
         (AlphabetStrings(3, "ab"), "\ud800", "outside the alphabet"),
-        (ORDERS[2], "fir tree", "'fir tree': no candidate of the model has 'f'"),
-        (ORDERS[2], b"\xff", "is no UTF-8"),
-        (ORDERS[2], "\ud800", "is no UTF-8"),
-        (ORDERS[2], "kkkkkkkkkkkkkkkkkkkkkkkkkkkkk", "needs more than the 96 bits"),
-        (ORDERS[2], "a" * 65, "has 65 characters: a model codes up to 64"),
     ],
 )
 def test_what_has_no_code_is_elsewhere(domain, value, says):
@@ -124,15 +103,6 @@ def test_what_has_no_code_is_elsewhere(domain, value, says):
         (lambda: AlphabetStrings(4, "aba"), "'a' is in it twice"),
         (lambda: AlphabetStrings(4, "a\ud800"), "surrogate"),
         (lambda: AlphabetStrings(4, "".join(map(chr, range(0x20000, 0x30000)))), "65536 characters; at most 65535"),
-        (lambda: ModelStrings(()), "at least one candidate"),
-        (lambda: ModelStrings(("",)), "at least one candidate"),
-        (lambda: ModelStrings("oak"), "give the model's candidates"),
-        (lambda: ModelStrings((b"oak",)), "give the model's candidates"),
-        (lambda: ModelStrings(("\ud800",)), "surrogate"),
-        (lambda: ModelStrings(TREES, order=5), "give a whole number from 0 to 4"),
-        (lambda: ModelStrings(TREES, width=7), "give a whole number from 8 to 256"),
-        (lambda: ModelStrings(tuple(map(chr, range(0x4E00, 0x5E01)))), "4097 different characters"),
-        (lambda: ORDERS[2].code(7), "is no string"),
         *(
             (lambda text=text: CodedIntegers(64).parse(text), "no whole number in digits|outside the domain")
             for text in ("", "-1", "1.5", "1e3", "9" * 21, "٣", "18446744073709551616")
@@ -151,18 +121,14 @@ def test_text_is_parsed_and_shown():
 
 
 def test_digests_tell_the_codes_apart():
-    model = (ModelStrings(TREES, width=64), ModelStrings(TREES[1:]), ModelStrings((*TREES, "oakelm")))
-    joined = ModelStrings(("ab", "c")), ModelStrings(("a", "bc"))
-    strings = CodedStrings(8), CodedStrings(8, is_text=True), AlphabetStrings(8, "ab"), AlphabetStrings(8, "ba")
-    domains = [*strings, ORDERS[1], ORDERS[2], *model, *joined]
+    domains = CodedStrings(8), CodedStrings(8, is_text=True), AlphabetStrings(8, "ab"), AlphabetStrings(8, "ba")
     assert len({discover(epsilon=1.0, domain=domain).digest for domain in domains}) == len(domains)
     assert CodedStrings(8).canonical() == {"domain": "strings", "max_bytes": 8}
 
 
 @pytest.mark.parametrize("vector", VECTORS["vectors"], ids=[vector["name"] for vector in VECTORS["vectors"]])
 def test_codes_are_what_they_always_were(vector):
-    shape = dict(vector["domain"])
-    domain = ModelStrings(tuple(shape.pop("words")), **shape) if "words" in shape else coded_strings(**shape)
+    domain = coded_strings(**vector["domain"])
     assert domain.width == vector["width"]
     assert domain.canonical() == vector["canonical"]
     for text, code in vector["codes"].items():
@@ -305,76 +271,3 @@ def test_the_last_level_counts_values_alone():
     assert weights[:-1] == supposed[:-1]
     assert weights[-1] < 0.8 * supposed[-1]
     assert plan.shares[-1] == pytest.approx(weights[-1] / sum(weights), rel=1e-6)
-
-
-# --- models -------------------------------------------------------------------------------------------------------
-
-
-def interval(domain, text):
-    """The string's interval in fractions: the product of its characters' shares."""
-    low, size = Fraction(0), Fraction(1)
-    for at in range(len(text) + 1):
-        place = domain.model.symbols.index(text[at]) if at < len(text) else 0
-        bounds = [Fraction(bound, 1 << 16) for bound in domain.model.bounds(text[:at])]
-        low, size = low + size * bounds[place], size * (bounds[place + 1] - bounds[place])
-    return low, low + size
-
-
-def shortest(low, high):
-    """The first dyadic fraction in [low, high) with the fewest bits, and no fewer than so long an interval needs."""
-    needed = next(num_bits for num_bits in range(2000) if Fraction(1, 2 ** (num_bits + 1)) <= high - low)
-    for num_bits in range(needed, 2000):
-        point = Fraction(math.ceil(low * 2**num_bits), 2**num_bits)
-        if point < high:
-            return point, num_bits
-    raise AssertionError
-
-
-@given(st.sampled_from(sorted(ORDERS)), st.text(LETTERS, max_size=40))
-def test_a_code_is_a_short_fraction_in_the_strings_interval(order, text):
-    domain = ORDERS[order]
-    point, num_bits = shortest(*interval(domain, text))
-    if num_bits > 96:
-        with pytest.raises(NoCodeError, match="needs more than the 96 bits"):
-            domain.code(text)
-    else:
-        assert Fraction(domain.code(text), 2**96) == point
-        assert domain.value(domain.code(text)) == text.encode()
-        assert domain.holds(domain.code(text), 96)
-
-
-@given(st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=9), st.integers(0, 4), st.text(max_size=9))
-@settings(deadline=None)
-def test_the_characters_after_any_context_share_the_unit(words, order, before):
-    words = [word for word in words if not any(0xD800 <= ord(c) < 0xE000 for c in word)] or ["a"]
-    model = CharacterModel(tuple(words), order)
-    bounds = model.bounds(before)
-    assert (bounds[0], bounds[-1], len(bounds)) == (0, 1 << 16, len(model.symbols) + 1)
-    assert all(low < high for low, high in itertools.pairwise(bounds))
-
-
-def test_neither_order_nor_repetition_of_the_words_matters():
-    again = ModelStrings((*reversed(TREES), "oak", ""))
-    assert again.digest == ORDERS[2].digest
-    assert again.code("oake") == ORDERS[2].code("oake")
-
-
-def test_another_process_builds_the_same_model():
-    """Whatever the hashes of strings are there."""
-    script = "from overstory.discovery import ModelStrings; print(ModelStrings({!r}).code('hazelnew'))"
-    codes = {
-        subprocess.run(
-            [sys.executable, "-c", script.format(TREES)], env={"PYTHONHASHSEED": seed}, capture_output=True, check=True
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert codes == {b"%d\n" % ORDERS[2].code("hazelnew")}
-
-
-def test_likely_strings_have_short_codes():
-    def bits(text):
-        code = ORDERS[2].code(text)
-        return 96 - (code & -code).bit_length() + 1
-
-    assert bits("maple") < bits("elpam") - 10
-    assert bits("maple") < 8 * 6 < CodedStrings(5).width + 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from overstory.discovery import AlphabetStrings, CodedStrings, ModelStrings, discover, find, simulate
+from overstory.discovery import AlphabetStrings, CodedStrings, discover, find, simulate
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 BENCH = Path(__file__).parents[2] / "bench" / "unknown_strings.py"
@@ -48,14 +48,6 @@ def test_an_alphabet_finds_what_bytes_find_and_more():
     runs = np.array([recalls(domains, strings, (10, 32), 200_000, 4.0, seed) for seed in range(20)])
     assert (runs[:, 1, 0] >= runs[:, 0, 0]).sum() >= 18
     assert runs[:, 1, 1].mean() > runs[:, 0, 1].mean()
-
-
-@pytest.mark.slow
-def test_a_model_of_other_strings_finds_more_than_bytes():
-    strings, others = names(5000, seed=1), names(20_000, seed=2)
-    domains = CodedStrings(32, is_text=True), ModelStrings(tuple(others))
-    runs = np.array([recalls(domains, strings, (32,), 200_000, 3.0, seed) for seed in range(3)])
-    assert runs[:, 1].mean() > runs[:, 0].mean()
 
 
 @pytest.mark.slow

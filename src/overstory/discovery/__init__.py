@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from overstory._lazy import lazy_names
 from overstory.protocol.domains.codes import AlphabetStrings, CodedDomain, CodedIntegers, CodedStrings
-from overstory.protocol.domains.unknown import ModelStrings
 from overstory.protocol.errors import NoCodeError
 from overstory.protocol.search import Plan, discover
 
@@ -22,7 +21,6 @@ __all__ = [
     "CodedIntegers",
     "CodedStrings",
     "Discovered",
-    "ModelStrings",
     "NoCodeError",
     "Plan",
     "detectable_frequency",

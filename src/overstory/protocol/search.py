@@ -94,7 +94,7 @@ class Question:
 class Plan:
     """What every device and the server agree on: prefixes are extended level by level; the most frequent go on."""
 
-    domain: CodedDomain  # the codes of the values: `CodedIntegers`, `CodedStrings`, `AlphabetStrings` or `ModelStrings`
+    domain: CodedDomain  # the codes of the values: `CodedIntegers`, `CodedStrings`, `AlphabetStrings`
     # in order of their thresholds: that about the dictionary first, if there is one. A device answers one of them
     questions: tuple[Question, ...]
     # codes of the dictionary: asked of a group of their own, and "elsewhere" to all others
@@ -382,7 +382,7 @@ def prefix_search(
     given = dict(locals())
     domain = coded_from(values) if isinstance(values, Mapping) else values
     expected = tuple(known)
-    parameters = given | {"values": domain.parameters, "known": list(expected)}
+    parameters = given | {"values": domain.canonical(), "known": list(expected)}
     plan = discover(
         epsilon=epsilon,
         domain=domain,

@@ -1,17 +1,12 @@
 """Unknown strings and integers in a registry: what is read, what is refused, and what a device reads as well."""
 
-import pickle
-
 import pytest
 
-from overstory.collector.store import open_store
-from overstory.collector.store.metrics import read_stored_metrics
 from overstory.protocol.domains import domain_from
-from overstory.protocol.domains.unknown import ELSEWHERE, ELSEWHERE_LABEL, UnknownIntegers, UnknownStrings
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.protocol.domains.unknown import ELSEWHERE, UnknownIntegers, UnknownStrings
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
 from overstory.protocol.metrics.metric_table import metric_from_json
-from overstory.protocol.search import prefix_search
 from support.registry_texts import registry_text, the_fault
 
 KINDS = {
@@ -56,9 +51,6 @@ def test_a_value_without_a_code_is_elsewhere_and_one_of_another_type_refused(dom
             domain.encode(value)
 
 
-MODEL = '{kind = "unknown-strings", model = "trees.txt", width = 48, order = 1}'
-
-
 def write(folder, domain, trees):
     (folder / "trees.txt").write_text(trees)
     path = folder / "metrics.toml"
@@ -81,10 +73,6 @@ def write(folder, domain, trees):
         ('{kind = "unknown-strings"}', {"parameters": "{epsilon = 2.0, waves = 2}"}, "waves"),
         ('{kind = "unknown-strings"}', {"parameters": "{epsilon = 2.0, values = 3}"}, "the domain says"),
         ('{kind = "unknown-strings"}', {"instead": {"retention_days": "retention_days = 0"}}, "keep them for a day"),
-        ('{kind = "unknown-strings", order = 1}', {}, "order and width are of a model"),
-        (MODEL.replace("width = 48", "max_bytes = 8"), {}, "leave them out"),
-        (MODEL.replace("width = 48", "width = 4"), {}, "width"),
-        (MODEL.replace("trees.txt", "bushes.txt"), {}, "cannot be read"),
     ],
 )
 def test_what_cannot_be_is_one_fault(tmp_path, domain, differences, message):
@@ -104,33 +92,3 @@ def test_expected_values_may_be_in_a_file_and_a_device_reads_it_too(tmp_path):
     (tmp_path / "trees.txt").unlink()
     with pytest.raises(RegistryError, match="cannot be read"):
         load_registry(path, read_candidates=False)
-
-
-TREES = "oak\nelm\nash\nhazel\nbirch\n"
-
-
-def test_a_model_is_built_on_both_sides_from_a_public_file(tmp_path):
-    path = write(tmp_path, MODEL, TREES)
-    server, device = load_registry(path)["word"], load_registry(path, read_candidates=False)["word"]
-    assert server == device
-    assert device.domain.coded.width == 48
-    assert device.domain.label(device.encode("maple")) == ELSEWHERE_LABEL  # no tree has an m
-    assert device.domain.label(device.encode("beach")) == "beach"
-    assert pickle.loads(pickle.dumps(device.mechanism)) == device.mechanism
-    assert prefix_search(**device.mechanism.parameters).digest == device.mechanism.digest
-    assert "hazel" not in str(server.to_json())
-    with pytest.raises(FormatError, match="cannot be read here"):  # the public registry has the digest alone
-        metric_from_json(server.to_json())
-    write(tmp_path, MODEL, "hazel\nash\nelm\noak\nbirch\n")
-    assert load_registry(path)["word"].digest == server.digest  # the order says nothing
-    write(tmp_path, MODEL, f"{TREES}yew\n")
-    assert load_registry(path)["word"].digest != server.digest
-
-
-def test_a_store_knows_a_model_without_the_registry(tmp_path):
-    registry = load_registry(write(tmp_path, MODEL, TREES))
-    with open_store(str(tmp_path / "store.db"), registry, create=True):
-        pass
-    with open_store(str(tmp_path / "store.db")) as store, store._database.snapshot() as connection:
-        (entry,) = read_stored_metrics(connection).values()
-    assert entry.mechanism == registry["word"].mechanism

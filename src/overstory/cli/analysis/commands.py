@@ -470,7 +470,6 @@ DISCOVER: Final = Command(
         "B",
         int,
     ),
-    Option("--model", "values are texts like the lines of FILE, a public list", "FILE"),
     Option("--alphabet", "values are texts of these characters alone", "CHARACTERS"),
     Option("--known", "expected values, one per line", "FILE"),
     Option("--seed"),
@@ -484,11 +483,7 @@ values: some devices are asked about those, the others about the rest.
 The answers of real devices, to a metric whose domain is unknown strings or integers, are in a store or in files:
 `overstory decode` searches those.""",
     runs="analysis.discover",
-    rules=(
-        OneOf(("--bits", "--bytes", "--model")),
-        OneOf(("--alphabet", "--bits")),
-        OneOf(("--alphabet", "--model")),
-    ),
+    rules=(OneOf(("--bits", "--bytes")), OneOf(("--alphabet", "--bits"))),
 )
 
 DEMO: Final = Command(

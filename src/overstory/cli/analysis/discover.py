@@ -11,14 +11,13 @@ import numpy as np
 from overstory.cli.analysis.found import FoundValues
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
 from overstory.cli.output import is_table, progress, reading_bar, tell_notes, write_tables
-from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, ModelStrings, discover, find, simulate
+from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, discover, find, simulate
 from overstory.files.columns import blocks, line_of
 from overstory.files.io import writing_csv
 from overstory.files.rappor import read_candidates
 from overstory.files.recognition import recognize_all
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
-from overstory.protocol.domains.unknown import ORDER, WIDTH
 from overstory.protocol.errors import FormatError, NoCodeError, ParameterError
 
 if TYPE_CHECKING:
@@ -30,13 +29,8 @@ if TYPE_CHECKING:
 SHOWN: Final = 40  # characters of a value that an error shows
 
 
-def domain_of(bits: int | None, size: int | None, alphabet: str | None, model: str | None) -> CodedDomain:
+def domain_of(bits: int | None, size: int | None, alphabet: str | None) -> CodedDomain:
     """Return the codes of integers of so many bits, or of texts of at most so many bytes."""
-    if model is not None:
-        try:
-            return ModelStrings(tuple(read_candidates(model)), ORDER, WIDTH)
-        except ParameterError as error:
-            raise FormatError(str(error), source=model) from error
     if alphabet is not None:
         if not alphabet:
             raise ParameterError("--alphabet is empty: give the characters that values are made of")
@@ -116,13 +110,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _discover(args: argparse.Namespace) -> FoundValues:
     """Read the column, simulate its devices, search their answers."""
-    domain, form = domain_of(args.bits, args.bytes, args.alphabet, args.model), form_of(args.csv)
+    domain, form = domain_of(args.bits, args.bytes, args.alphabet), form_of(args.csv)
     known = _known(args.known, domain) if args.known else ()
     key = args.column[:12]  # a hash key has at most 64 bytes, and every level adds to it
     plan = discover(epsilon=args.epsilon, domain=domain, known=known, key=key)
     with seekable(args.file) as path, reading_bar("reading the column", [path], quiet=args.quiet) as advance:
-        has_elsewhere = args.alphabet is not None or args.model is not None
-        values = read_column(path, args.column, domain, form, args.bytes, advance, has_elsewhere=has_elsewhere)
+        elsewhere = args.alphabet is not None
+        values = read_column(path, args.column, domain, form, args.bytes, advance, has_elsewhere=elsewhere)
     with progress("devices report", 2.0, quiet=args.quiet) as bar:
         first = (lambda what, done: bar.reach(done, what)) if bar.is_shown else None
         second = (lambda what, done: bar.reach(1 + done, what)) if bar.is_shown else None

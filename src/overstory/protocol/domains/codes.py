@@ -1,8 +1,7 @@
 """Values too many to list: integers and strings, each as a code of one fixed width.
 
 A search walks along the code's bits from the most significant one, so whatever has a code can be searched for. A string
-becomes its bytes and an end marker, blocks of symbols of a declared alphabet, or, under a public model of characters
-(`overstory.protocol.domains.unknown`), an arithmetic code.
+becomes its bytes and an end marker, or blocks of symbols of a declared alphabet.
 """
 
 from __future__ import annotations
@@ -55,11 +54,6 @@ class CodedDomain(ABC):
     @abstractmethod
     def canonical(self) -> dict[str, Any]:
         """Return the parameters, as JSON values."""
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """What the codes are built from: the canonical form, unless that is a digest of it."""
-        return self.canonical()
 
     def holds(self, bits: int, num_bits: int) -> bool:
         """Return whether some value's code may begin with these bits; for a code of full width, whether it is one."""

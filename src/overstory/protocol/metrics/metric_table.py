@@ -68,7 +68,6 @@ NOT_PLANNED: Final = "not planned yet: run `overstory metrics plan FILE`, which 
 Folder: TypeAlias = "Path | Traversable"  # where a registry lies: a folder, or one inside a package
 
 MOST_SHOWN: Final = 3  # candidates that are named which stand twice
-FILES: Final = ("known", "model")  # keys of a domain that may name a file on which reports depend
 
 DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "categories": ("kind", "names", "other", "ordered"),
@@ -77,7 +76,7 @@ DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "interval": ("kind", "min", "max", "outside"),
     "strings": ("kind", "candidates"),
     "set": ("kind", "of", "most", "other"),
-    "unknown-strings": ("kind", "max_bytes", "alphabet", "model", "order", "width", "known"),
+    "unknown-strings": ("kind", "max_bytes", "alphabet", "known"),
     "unknown-integers": ("kind", "bits", "known"),
     "table": ("kind", "of", "names", "tables"),
 }
@@ -402,12 +401,10 @@ def _candidates(table: Fields, folder: Folder, key: str, domain: AnyDomain) -> t
 
 def _symbols(fields: Fields, table: Fields, folder: Folder | None) -> AnyDomain | None:
     given = {key: value for key, value in table.table.items() if key != "kind"}
-    for key in FILES:  # a device needs them, too: its answer depends on them
-        if isinstance(given.get(key), str):
-            lines = _file(table, folder, key, given[key])
-            if lines is None:
-                return None
-            given[key] = lines
+    if isinstance(given.get("known"), str):  # a file, which a device needs, too: its answer depends on it
+        given["known"] = _file(table, folder, "known", given["known"])
+        if given["known"] is None:
+            return None
     try:
         return domain_from({"domain": table.table["kind"], **given})
     except (ParameterError, TypeError, ValueError) as error:
