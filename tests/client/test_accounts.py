@@ -6,14 +6,14 @@ import pytest
 
 from overstory.client import Outcome
 from overstory.client.budget import ledger_of
-from overstory.client.consent.consent import choose
+from overstory.client.consent import choose
 from overstory.client.person.question import CommandContext, asked_of, question
 from overstory.client.randomizer import randomizer_of
-from overstory.client.recorder import MetricRecorder
+from overstory.client.session import MetricRecorder
 from overstory.client.state.state import State
 from overstory.presentation.document import Paragraph
 from overstory.privacy.ledger import charge
-from overstory.privacy.payloads.base import terms_of
+from overstory.privacy.terms import terms_of
 from support.devices import DAY, Clock, device, registry
 from support.two_histories import epsilon_between
 

@@ -9,7 +9,7 @@ import pytest
 
 from overstory.cli.main import main as overstory
 from overstory.client import Client
-from overstory.client.consent.consent import read_consent
+from overstory.client.consent import read_consent
 from overstory.client.person.command_line import COMMANDS
 from overstory.client.person.commands import main
 from overstory.client.state.files import StatePaths

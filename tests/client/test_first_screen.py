@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Client
-from overstory.client.consent.consent import read_consent
+from overstory.client.consent import read_consent
 from overstory.client.person.question import CommandContext, asked_of, first_screen, question
 from overstory.client.person.status import SCREEN, read_status
 from overstory.client.person.view import View, build

@@ -13,7 +13,7 @@ from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.reports import ReportBatch
 from overstory.audit.laws import exact_epsilon_of, payloads_of
 from overstory.client import Randomizer
-from overstory.client.recorder import Tagger
+from overstory.client.session import Tagger
 from overstory.collector.ingest.ingest import ReportFormat
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report

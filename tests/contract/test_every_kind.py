@@ -21,7 +21,7 @@ from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.kinds.split import answers_of
 from overstory.analysis.reports import ReportBatch
 from overstory.client import Client, Outcome, Randomizer, recorder
-from overstory.client.recorder import MetricRecorder
+from overstory.client.session import MetricRecorder
 from overstory.client.state.state import State
 from overstory.discovery import find
 from overstory.presentation.render_text import as_text

@@ -13,9 +13,9 @@ from fractions import Fraction
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.recorder import MetricRecorder
-from overstory.privacy.payloads.base import terms_of
+from overstory.client.session import MetricRecorder
 from overstory.privacy.registry.cost import metric_cost
+from overstory.privacy.terms import terms_of
 from overstory.protocol.channels import log_ratio
 from overstory.protocol.kinds.registry import any_mechanism
 from overstory.protocol.metrics import parse_registry

@@ -13,7 +13,7 @@ from overstory.analysis.kinds.split import answers_of
 from overstory.analysis.reports import ReportBatch
 from overstory.audit.laws import law_of, log_of, payloads_of
 from overstory.client import Randomizer
-from overstory.privacy.payloads.base import terms_from_json, terms_of
+from overstory.privacy.terms import terms_from_json, terms_of
 from overstory.protocol.domains.unknown import ELSEWHERE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search import SearchMechanism, prefix_search

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Client
-from overstory.client.consent.policy import CI_VARIABLES
+from overstory.client.consent import CI_VARIABLES
 from overstory.files.rappor import RapporParameters
 from overstory.planning.registry import plan_registry
 from overstory.privacy.registry.yearly import HIGH, yearly

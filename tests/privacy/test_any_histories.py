@@ -10,7 +10,7 @@ import pytest
 from overstory.privacy import attack, change_leak, terms_of
 from overstory.privacy import histories as pairs
 from overstory.privacy.histories import bit_losses
-from overstory.privacy.payloads.base import percent
+from overstory.privacy.terms import percent
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import FAMILIES, mechanism

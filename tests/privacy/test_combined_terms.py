@@ -9,8 +9,8 @@ import pytest
 
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger, charge
-from overstory.privacy.payloads.base import attack, change_leak, terms_from_json, terms_of
 from overstory.privacy.payloads.combined import LinkedTerms, terms_of_several
+from overstory.privacy.terms import attack, change_leak, terms_from_json, terms_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.joint import joint

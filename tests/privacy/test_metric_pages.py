@@ -11,12 +11,12 @@ from overstory.planning.registry import plan_registry
 from overstory.presentation.formats import epsilon_text
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger
-from overstory.privacy.payloads.base import metric_terms, terms_of
 from overstory.privacy.registry.cost import budget_words, metric_cost, total_costs, totals_so_far
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.privacy.registry.yearly import most_in_a_year, yearly
 from overstory.privacy.statements import claims_blocks, notes_of
+from overstory.privacy.terms import metric_terms, terms_of
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import PersonBudget, load_registry, parse_registry
 from overstory.protocol.metrics.groups import Groups

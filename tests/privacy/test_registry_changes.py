@@ -8,9 +8,9 @@ from itertools import product
 
 import pytest
 
-from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.changes import Change, Harm, compare_registries
 from overstory.privacy.registry.cost import lifetime_epsilon
+from overstory.privacy.terms import terms_of
 from overstory.protocol.metrics import Metric, parse_registry
 from referee.model import cohorts_of, lived, step, truth
 from support.registry_texts import OBLIVIOUS, registry_of

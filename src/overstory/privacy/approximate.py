@@ -60,7 +60,7 @@ def epsilon_at(terms: Terms, reports: int, delta: float = DELTA) -> float:
 
     Examples
     --------
-    >>> from overstory.privacy.payloads.base import terms_of
+    >>> from overstory.privacy.terms import terms_of
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> meter = terms_of(mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10))
     >>> round(meter.epsilon_any(334), 2), round(epsilon_at(meter, 334), 2), round(epsilon_at(meter, 334, 1e-9), 2)
@@ -91,7 +91,7 @@ def delta_at(terms: Terms, reports: int, epsilon: float) -> float:
 
     Examples
     --------
-    >>> from overstory.privacy.payloads.base import terms_of
+    >>> from overstory.privacy.terms import terms_of
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> meter = terms_of(mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10))
     >>> delta_at(meter, 334, epsilon=epsilon_at(meter, 334, 1e-6)) <= 1e-6

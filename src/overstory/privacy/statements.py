@@ -18,8 +18,7 @@ from overstory.presentation.formats import CERTAIN, MOST, epsilon_text, factor, 
 from overstory.privacy.approximate import DELTA, epsilon_at
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.histories import MOST_CHANGE_REPORTS
-from overstory.privacy.payloads.base import Attack, Success, attack, metric_terms, terms_of
-from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.terms import Attack, Success, Terms, add_up, attack, metric_terms, terms_of
 from overstory.protocol.channels import Influence
 from overstory.protocol.kinds.base import Kind, Mechanism
 from overstory.protocol.kinds.joint import JointMechanism

@@ -40,8 +40,8 @@ from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
 from overstory.presentation.shown import Shown
 from overstory.presentation.svg import Picture
-from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.statements import statement
+from overstory.privacy.terms import terms_of
 from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, whole_number

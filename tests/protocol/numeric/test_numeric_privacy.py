@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from overstory.privacy import statement
-from overstory.privacy.payloads.base import terms_from_json, terms_of
+from overstory.privacy.terms import terms_from_json, terms_of
 from overstory.protocol import numeric
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError

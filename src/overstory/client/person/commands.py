@@ -188,7 +188,7 @@ def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -
 
 def choose(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `on` (which shows the metrics and asks first), `local` or `off`: store the choice, its date and metrics."""
-    from overstory.client.consent.consent import choose as store_choice
+    from overstory.client.consent import choose as store_choice
     from overstory.client.person.question import asked_of, first_screen, question, question_json
 
     choice: str = args.command
@@ -264,7 +264,7 @@ def _agreed(context: CommandContext) -> bool:
 
 def turn_all_off(contexts: Mapping[str, CommandContext], args: argparse.Namespace) -> int:
     """Run `off --all`; return 2 where one of the applications could not be turned off."""
-    from overstory.client.consent.consent import choose as store_choice
+    from overstory.client.consent import choose as store_choice
 
     today, results, failed = datetime.now(UTC).date(), [], False
     for name, context in contexts.items():

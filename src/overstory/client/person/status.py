@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.budget import Allowance, ledger_of
-from overstory.client.consent.consent import NEW, Choice, pinned
-from overstory.client.consent.policy import EffectiveChoice, refused
+from overstory.client.consent import NEW, Choice, EffectiveChoice, pinned, refused
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import LONGEST_DELAY, Rows, RowState

@@ -9,9 +9,9 @@ from typing import Any
 from overstory.presentation.document import Block, Heading, Lines, Link, Paragraph
 from overstory.presentation.render_html import STYLE, accents, as_page, policy_of
 from overstory.privacy import statement
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.yearly import headline, in_two_sentences
+from overstory.privacy.terms import metric_terms
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 

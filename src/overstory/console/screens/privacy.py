@@ -28,11 +28,11 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import epsilon_text, finite, odds_text, plural
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.page import metric_page, metric_statement
 from overstory.privacy.registry.yearly import most_in_a_year
 from overstory.privacy.statements import Claims, words_of
+from overstory.privacy.terms import metric_terms
 from overstory.protocol.metrics.period import WEEK
 
 if TYPE_CHECKING:

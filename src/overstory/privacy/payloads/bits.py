@@ -39,7 +39,8 @@ from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from overstory.privacy.histories import PRECISE, SLACK, Worst, bits_change, bits_seen, crowded
-from overstory.privacy.payloads.base import (
+from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, unary
+from overstory.privacy.terms import (
     Atom,
     Attack,
     Evidence,
@@ -50,7 +51,6 @@ from overstory.privacy.payloads.base import (
     share,
     true_positives,
 )
-from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, unary
 from overstory.protocol.channels import ONE, BinaryChannel, Rounds, as_decimal, log_ratio, power, round_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Shape

@@ -19,9 +19,19 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from overstory.privacy.histories import PRECISE, Worst, check_reports
-from overstory.privacy.payloads.base import Attack, Evidence, PayloadTerms, Success, terms_class
 from overstory.privacy.payloads.shared import Constant, Likeness, mixed
-from overstory.privacy.terms import OneRoundTerms, Terms, add_up, float_above, part_of
+from overstory.privacy.terms import (
+    Attack,
+    Evidence,
+    OneRoundTerms,
+    PayloadTerms,
+    Success,
+    Terms,
+    add_up,
+    float_above,
+    part_of,
+    terms_class,
+)
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
 

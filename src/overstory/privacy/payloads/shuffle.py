@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from overstory.presentation.document import Block, Lines
 from overstory.presentation.formats import epsilon_text, plural
-from overstory.privacy.payloads.base import terms_class
-from overstory.privacy.terms import add_up
+from overstory.privacy.terms import add_up, terms_class
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind

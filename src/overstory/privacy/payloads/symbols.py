@@ -27,10 +27,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from overstory.privacy.histories import PRECISE, SLACK, Worst, symbol_change
-from overstory.privacy.payloads.base import (
+from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
+from overstory.privacy.terms import (
     Attack,
     Evidence,
     OfSets,
+    OneRoundTerms,
     PayloadTerms,
     Success,
     bounded,
@@ -38,8 +40,6 @@ from overstory.privacy.payloads.base import (
     terms_class,
     true_positives,
 )
-from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
-from overstory.privacy.terms import OneRoundTerms
 from overstory.protocol.channels import (
     ONE,
     SymbolChannel,

@@ -10,9 +10,9 @@ from overstory.presentation.document import Block, Heading, KeyValues, Lines, Pa
 from overstory.presentation.formats import date_words, parameter_words, plural
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
 from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
+from overstory.privacy.terms import metric_terms
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 
