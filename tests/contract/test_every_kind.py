@@ -20,7 +20,7 @@ import pytest
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.kinds.split import answers_of
 from overstory.analysis.reports import ReportBatch
-from overstory.client import Client, Outcome, Randomizer, recorder
+from overstory.client import Client, Outcome, Randomizer, session
 from overstory.client.session import MetricRecorder
 from overstory.client.state.state import State
 from overstory.discovery import find
@@ -426,7 +426,7 @@ def test_answers_of_two_cycles_have_noise_of_their_own(panels, kind):
 @pytest.mark.parametrize("kind", ["grr of symbols", "l-osue of symbols", "rappor of strings", "joint", "set by items"])
 def test_noise_that_is_drawn_once_for_two_cycles_is_noticed(panels, kind, monkeypatch):
     """Broken on purpose: the key that the metric would have without a panel."""
-    monkeypatch.setattr(recorder, "key_of_answer", lambda key, _: key)
+    monkeypatch.setattr(session, "key_of_answer", lambda key, _: key)
     noise, cohorts = likeness(panels[kind], ASKED[kind][3][0])
     assert noise > 5
     assert cohorts > 5 or panels[kind].mechanism.num_cohorts == 1

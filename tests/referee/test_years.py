@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from overstory.client import budget, recorder
+from overstory.client import budget, session
 from overstory.client.budget import Allowance
 from overstory.client.outcomes import Outcome
 from overstory.client.session import Session
@@ -123,7 +123,7 @@ def counts_answers_alone(patch):
 
 def keeps_the_noise(patch):
     """Draw the noise of all answers from one key."""
-    patch.setattr(recorder, "key_of_answer", lambda key, _: key)
+    patch.setattr(session, "key_of_answer", lambda key, _: key)
 
 
 def place_by_value(patch):
@@ -138,12 +138,12 @@ def place_by_value(patch):
 
 def value_of_before(patch):
     """Let an answer be of the first value that the device ever held."""
-    usual, held = recorder.MetricRecorder.make, {}
+    usual, held = session.MetricRecorder.make, {}
 
     def make(self, value, *given, **more):
         return usual(self, held.setdefault(id(self), value), *given, **more)
 
-    patch.setattr(recorder.MetricRecorder, "make", make)
+    patch.setattr(session.MetricRecorder, "make", make)
 
 
 def no_budget(patch):

@@ -20,7 +20,7 @@ from itertools import product
 from typing import Any
 from unittest import mock
 
-from overstory.client import recorder
+from overstory.client import session
 from overstory.client.outcomes import MADE
 from overstory.client.session import Session
 from overstory.client.state.secret_file import DeviceSecret
@@ -144,7 +144,7 @@ class Life:  # a device that holds `values` in turn, from its first week on
         self.drawn = b""
 
     def live(self, events):
-        real = recorder.randomizer_of
+        real = session.randomizer_of
 
         def watched(metric, key):
             randomizer = real(metric, key)
@@ -152,7 +152,7 @@ class Life:  # a device that holds `values` in turn, from its first week on
             return randomizer
 
         self.keys = {}
-        with mock.patch.object(recorder, "randomizer_of", watched):
+        with mock.patch.object(session, "randomizer_of", watched):
             for event, *given in events:
                 getattr(self, f"on_{event}")(*given)
         return self
