@@ -66,9 +66,6 @@ def main() -> int:
     for name in ("l-osue", "l-soue", "l-sue", "l-grr"):
         oracles = [overstory.oracle(name, **chain) for chain in chains]
         worst.append(show(name, [figures(oracle, args.devices, seed) for seed, oracle in enumerate(oracles)]))
-        if name == "l-grr":
-            published = [overstory.oracle(name, **chain, published=True).variance(1) for chain in chains]
-            print(f"{'  as published':15}", *(f"{exact:10.4g}{'':19}" for exact in published), sep="  ")
     own = math.sqrt(2 * COLLECTION / (args.devices * (args.domain_size - 1)))
     print(f"\nlargest difference {max(worst):.2%}; a figure's own standard error is about {own:.2%}")
     return int(max(worst) > 0.02 + 4 * own)

@@ -140,7 +140,7 @@ def leaves_groups_out(patch):
 
 def counts_all_devices(patch):
     """Count a crowd of one value among all devices: M4."""
-    from overstory.privacy.payloads.shared import Constant
+    from overstory.privacy.shared import Constant
 
     usual = Constant.words
     patch.setattr(Constant, "words", lambda self, *_: usual(self))

@@ -22,7 +22,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.analysis.variance import frequency_variance
 from overstory.presentation.formats import epsilon_text, seconds_text
 from overstory.privacy.attacks import Linkability, linkability
-from overstory.privacy.payloads.shared import MILLION, bits_text
+from overstory.privacy.shared import MILLION, bits_text
 from overstory.privacy.terms import change_leak
 from overstory.protocol.channels import Influence
 from overstory.protocol.errors import ParameterError

@@ -19,8 +19,8 @@ from overstory.presentation.formats import share as percentage
 from overstory.presentation.shown import Shown
 from overstory.privacy import PrivacyStatement, statement
 from overstory.privacy.attacks import Linkability, linkability, metric_linkability
-from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.payloads.shuffle import DELTA, CentralPrivacy, shuffled
+from overstory.privacy.shared import bits_text
 
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured

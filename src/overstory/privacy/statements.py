@@ -493,16 +493,6 @@ def _loloha(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
     }
 
 
-def _published(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
-    if not mechanism.parameters.get("published"):
-        return {}
-    asked: float = mechanism.parameters["epsilon_report"]
-    return {
-        "report": f"The published second round leaves out the way over a third symbol: {epsilon_text(asked)} was asked "
-        f"for, and more noise than needed is added, for {epsilon_text(terms.epsilon_n(1))}."
-    }
-
-
 def _lecture(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
     advantage: Any = mechanism.parameters.get("advantage")
     if advantage is None:
@@ -549,8 +539,7 @@ ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
     "wb": (_window,),
     "opt-wb": (_window,),
     "opt-dr": (_opt_dr,),
-    "l-grr": (_published,),
-    "loloha": (_published, _loloha),
+    "loloha": (_loloha,),
     "random-matrix": (_lecture,),
     "square-wave": (_numbers,),
     "duchi": (_numbers,),

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from overstory.presentation.formats import rounded_up
 from overstory.privacy.histories import MAX_REPORTS, PRECISE, Worst, check_reports
-from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness
+from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness
 from overstory.protocol.channels import as_decimal, log_ratio, round_up
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism

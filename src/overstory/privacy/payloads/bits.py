@@ -39,7 +39,7 @@ from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from overstory.privacy.histories import PRECISE, SLACK, Worst, bits_change, bits_seen, crowded
-from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, unary
+from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness, log_sum, unary
 from overstory.privacy.terms import (
     Atom,
     Attack,

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from overstory.privacy.histories import PRECISE, Worst, check_reports
-from overstory.privacy.payloads.shared import Constant, Likeness, mixed
+from overstory.privacy.shared import Constant, Likeness, mixed
 from overstory.privacy.terms import (
     Attack,
     Evidence,

@@ -27,7 +27,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from overstory.privacy.histories import PRECISE, SLACK, Worst, symbol_change
-from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
+from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
 from overstory.privacy.terms import (
     Attack,
     Evidence,
