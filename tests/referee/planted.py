@@ -80,7 +80,7 @@ def averages_cohorts(patch):
         crowd = told.reports // mechanism.num_cohorts
         if told.known_cohort is None or crowd < 2:
             return told
-        known = usual(mechanism, crowd, delta, periods=told.periods).epsilon
+        known = usual(mechanism, crowd, delta).epsilon
         sentence = (
             "Nobody knows the person's cohort, which is in every report. To somebody who does, her "
             f"reports reveal epsilon {known + 1e-4:.4f}: only the {crowd:,} or so of that cohort hide hers."
@@ -98,7 +98,7 @@ def shuffles_groups(patch):
 
     def of_groups(mechanism, args, *_):
         delta = DELTA if args.delta is None else args.delta
-        return shuffled(mechanism, args.shuffled, delta, periods=args.periods, honest=args.honest)
+        return shuffled(mechanism, args.shuffled, delta, honest=args.honest)
 
     patch.setattr(privacy, "_shuffled", of_groups)
 

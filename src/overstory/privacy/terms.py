@@ -370,7 +370,7 @@ class PayloadTerms(Terms):
         return lambda value: log_ratio(mechanism.likelihood(reports[0], value), Fraction(1))
 
     @classmethod
-    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
+    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
         """Return privacy blankets of the reports, as `overstory.privacy.payloads.shuffle` has them; [] for none."""
         return []
 
@@ -383,7 +383,7 @@ class OfSets(PayloadTerms):
         return bounded(min(1 << min(mechanism.encoding.domain_size, 60), candidates), mechanism)
 
     @classmethod
-    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
+    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
         return []
 
 

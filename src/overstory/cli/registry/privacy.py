@@ -116,11 +116,7 @@ def _shuffled(mechanism: Kind, args: argparse.Namespace, metric: Metric | None) 
     if metric is not None and metric.groups is not None:
         raise ParameterError(f"{metric.id}: {central.GROUPED}")
     delta = central.DELTA if args.delta is None else args.delta
-    panel = None if metric is None else metric.panel
-    periods = panel.most_in_a_year if panel is not None and args.periods is None else args.periods
-    return central.shuffled(
-        mechanism, args.shuffled, delta, periods=periods, honest=args.honest, afresh=panel is not None
-    )
+    return central.shuffled(mechanism, args.shuffled, delta, honest=args.honest)
 
 
 def _mechanism(args: argparse.Namespace) -> Kind:

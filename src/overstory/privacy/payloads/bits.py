@@ -494,10 +494,10 @@ class BitTerms(PayloadTerms):
         return Likeness(mechanism.rounds, tuple((ones, encoding.num_bits - ones) for ones in sorted(numbers)))
 
     @classmethod
-    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:
         from overstory.privacy.payloads.shuffle import of_bits
 
-        return of_bits(mechanism, periods, in_cohort=in_cohort)
+        return of_bits(mechanism, in_cohort=in_cohort)
 
 
 @lru_cache(maxsize=64)

@@ -165,10 +165,10 @@ class OutputTerms(PayloadTerms):
         return weighted(groups).times(mechanism.num_cohorts)
 
     @classmethod
-    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:
         from overstory.privacy.payloads.shuffle import of_outputs
 
-        return of_outputs(mechanism, periods, in_cohort=in_cohort)
+        return of_outputs(mechanism, in_cohort=in_cohort)
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ class NumberTerms(OneRoundTerms, PayloadTerms):
         return weighted(mechanism.channel.groups)
 
     @classmethod
-    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003 - one output
+    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003 - one output
         from overstory.privacy.payloads.shuffle import of_windows
 
         return of_windows(mechanism.channel)
