@@ -139,36 +139,17 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True)
 class Consent:
-    """A choice, as stored in consent.json.
+    """A choice, as stored in consent.json."""
 
-    Attributes
-    ----------
-    choice
-        What the person chose: off, local or on.
-    date
-        The day, ISO 8601, UTC.
-    registry
-        The version of the registry that was shown.
-    metrics
-        What was shown of each metric, by id.
-    consent_id
-        Random: choices that differ in it do not vouch for each other's reports.
-    server
-        The collector that reports may go to, as scheme, host and port; None where none was named.
-    budget
-        The budget of the registry that was shown; None where it had none.
-    operator
-        Who collects, as it was shown; None where the registry did not say.
-    """
-
-    choice: Choice
-    date: str
-    registry: str
-    metrics: Mapping[str, Agreement]
-    consent_id: str
+    choice: Choice  # what the person chose: off, local or on
+    date: str  # the day, ISO 8601, UTC
+    registry: str  # the version of the registry that was shown
+    metrics: Mapping[str, Agreement]  # what was shown of each metric, by id
+    consent_id: str  # random: choices that differ in it do not vouch for each other's reports
+    # the collector that reports may go to, as scheme, host and port; None where none was named
     server: str | None = None
-    budget: PersonBudget | None = None
-    operator: str | None = None
+    budget: PersonBudget | None = None  # the budget of the registry that was shown; None where it had none
+    operator: str | None = None  # who collects, as it was shown; None where the registry did not say
 
     def covers(self, metric: Metric, registry: MetricRegistry, server: str | None = None) -> bool:
         """Whether the choice was made about this metric, this collector, this budget and this relay, as they are."""
