@@ -29,7 +29,6 @@ CASES = [
     ("grr", {"domain_size": 2, "epsilon": 0.5}),
     ("random-matrix", {"domain_size": 4, "advantage": 0.25}),
     ("l-grr", {"domain_size": 4, **LONG}),
-    ("l-grr", {"domain_size": 3, **LONG, "published": True}),
     ("l-grr", {"domain_size": 2, "epsilon_permanent": 3.0, "epsilon_report": 0.5}),
     ("loloha", {"domain_size": 5, **LONG, "hash_range": 3}),
     ("loloha", {"domain_size": 4, **LONG, "hash_range": 2}),
