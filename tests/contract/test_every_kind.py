@@ -164,7 +164,7 @@ def test_a_permanent_response_is_one(metrics, kind):
     encoded = metric.encode(KINDS[kind][3][0])
 
     def permanent(secret):
-        device = Randomizer(metric.mechanism, secret=secret.to_bytes(16, "big"), metric=metric.id, memo_size=0)
+        device = Randomizer(metric.mechanism, secret=secret.to_bytes(16, "big"), metric=metric.id)
         return device.cohort, device.permanent(encoded)
 
     assert [permanent(secret) for secret in range(4)] == [permanent(secret) for secret in range(4)]

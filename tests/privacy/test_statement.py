@@ -17,7 +17,7 @@ from overstory.protocol.kinds.hashes import loloha, olh, random_matrix
 from overstory.protocol.kinds.rappor import Bloom, rappor
 from overstory.protocol.kinds.registry import REGISTRY, mechanism
 from overstory.protocol.kinds.sets import subset
-from overstory.protocol.kinds.symbols import grr, l_grr
+from overstory.protocol.kinds.symbols import grr
 from support.privacy_cases import some_mechanism
 from support.two_histories import epsilon_between
 
@@ -163,13 +163,6 @@ def test_the_lectures_epsilon():
     assert said.epsilon_report == pytest.approx(math.log(0.6 / 0.4), abs=1e-8)
     assert "4.1 times as much" in claim(random_matrix(advantage=0.1), "one report").caution
     assert claim(random_matrix(epsilon=1.0), "one report").caution is None
-
-
-def test_the_published_second_round_adds_too_much_noise():
-    published = l_grr(domain_size=100, epsilon_permanent=4, epsilon_report=2, published=True)
-    assert published.epsilon_report < 1.9
-    assert f"for {epsilon_text(published.epsilon_report)}" in claim(published, "one report").caution
-    assert claim(l_grr(domain_size=100, epsilon_permanent=4, epsilon_report=2), "one report").caution is None
 
 
 def test_the_thesis_on_windows_and_rappor_on_many_reports():
