@@ -3,21 +3,20 @@
 import json
 import math
 from collections import Counter
-from itertools import islice, product
+from itertools import product
 
 import pytest
 
 from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger, charge
 from overstory.privacy.payloads.combined import LinkedTerms, terms_of_several
-from overstory.privacy.terms import attack, change_leak, terms_from_json, terms_of
+from overstory.privacy.terms import attack, terms_from_json, terms_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.joint import joint
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.kinds.split import divided
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from support.two_histories import epsilon_between
 
 CHAIN = {"oracle": "l-grr", "domain_size": 3, "epsilon_permanent": 2.0, "epsilon_report": 1.0}
 TWICE = {"oracle": "basic-rappor", "domain_size": 2, "f": 0.5, "p": 0.5, "q": 0.75}
@@ -36,7 +35,7 @@ def test_every_epsilon_is_the_sum_of_the_parts(built):
         assert terms.epsilon_n(reports) == pytest.approx(sum(part.epsilon_n(reports) for part in parts), abs=1e-12)
         assert terms.epsilon_n(reports) == pytest.approx(built.epsilon_n(reports), abs=1e-12)
     assert terms.epsilon_permanent == pytest.approx(sum(part.epsilon_permanent for part in parts), abs=1e-12)
-    assert terms.change_leak(3) == pytest.approx(sum(part.change_leak(3) for part in parts), abs=1e-12)
+    assert terms.proves_changes is any(part.proves_changes for part in parts) is (built is ONCE)
     assert terms.epsilon_any(2) >= max(part.epsilon_any(2) for part in parts)
     assert terms.fresh == built.fresh == (built is FRESH)
 
@@ -55,18 +54,6 @@ def test_terms_survive_a_ledger(built):
 def test_damaged_terms_are_refused(kind, parts):
     with pytest.raises((FormatError, ParameterError)):
         terms_from_json({"kind": kind, "parts": parts, "most_values": 6})
-
-
-def test_a_change_of_one_part_costs_that_part_alone():
-    """Two reports: the pair changes in both, in one, in neither; the parts alone say how much."""
-    both = epsilon_between(PAIR, [(0, 0), (0, 0)], [(0, 0), (1, 1)])
-    first = epsilon_between(PAIR, [(0, 0), (0, 0)], [(0, 0), (1, 0)])
-    second = epsilon_between(PAIR, [(0, 0), (0, 0)], [(0, 0), (0, 1)])
-    assert first == pytest.approx(epsilon_between(PAIR.components[0], [0, 0], [0, 1]), abs=1e-12)
-    assert second == pytest.approx(epsilon_between(PAIR.components[1], [0, 0], [0, 1]), abs=1e-12)
-    assert both == pytest.approx(first + second, abs=1e-12)
-    assert both <= change_leak(PAIR)
-    assert epsilon_between(PAIR, [(0, 0)] * 2, [(0, 0)] * 2) == 0
 
 
 def test_the_best_guess_of_a_pair_is_the_product_of_the_parts():
@@ -94,33 +81,6 @@ def test_what_reports_share_is_what_the_parts_share():
 def ledger_of(built, pairs):
     reports = tuple(enumerate(Counter(pairs).values()))
     return Ledger((Account("trees", built.digest.hex(), terms_of(built), reports),))
-
-
-def pattern(values):
-    return [values.index(value) for value in values]
-
-
-@pytest.mark.parametrize("built", [PAIR, ONCE, MANY], ids=["pair", "once", "many"])
-def test_a_ledger_of_several_pairs_is_not_below_what_histories_of_one_pattern_disclose(built):
-    """Pairs that have one value share a response of that part: its reports can cost more than each alone."""
-    sizes = [min(part.domain_size, 3) for part in built.components]
-    pairs = list(product(*map(range, sizes)))
-    largest = 0.0
-    for first in islice(product(pairs, repeat=2), 0, None, 2):
-        paid = ledger_of(built, first).epsilon
-        for second in product(pairs, repeat=2):
-            if all(pattern([x[i] for x in first]) == pattern([y[i] for y in second]) for i in range(2)):
-                disclosed = epsilon_between(built, first, second)
-                assert paid >= disclosed
-                largest = max(largest, disclosed / paid)
-    assert largest > 0.9
-
-
-def test_two_pairs_that_share_a_value_cost_more_than_each_alone():
-    disclosed = epsilon_between(MANY, [(0, 2), (0, 3)], [(1, 4), (1, 5)])
-    assert disclosed == pytest.approx(2.2335, abs=1e-4)
-    alone = 2 * ledger_of(MANY, [(0, 2)]).epsilon
-    assert alone < disclosed <= ledger_of(MANY, [(0, 2), (0, 3)]).epsilon
 
 
 def test_nothing_is_a_response_of_each_part():

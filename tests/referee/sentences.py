@@ -71,7 +71,6 @@ ABOUT = (
     ("once", rf"(?P<yours>your )?{N}, only on whether the value changed once"),
     # `overstory privacy`, of the parameters alone
     ("unchanged", r"each further distinct value"),
-    ("once", rf"a change of value within {N}"),
     ("any", r"all that a device ever reports by these parameters"),
     ("responses", r"(?P<values>\d+) distinct values?"),
 )  # fmt: skip

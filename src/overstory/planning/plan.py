@@ -440,12 +440,11 @@ class RapporPlan(Plan):
                 f"In between this plan reveals a little more: {n} reports of one value have epsilon "
                 f"{ours.epsilon_n[n]:.3f}, the paper's {theirs.epsilon_n[n]:.3f}."
             )
-        for n, leak in ours.change_leak.items():
-            if leak > theirs.change_leak[n]:
-                yield (
-                    f"And a change of value is easier to see: epsilon {leak:.2f} within {n} reports, the paper's "
-                    f"{theirs.change_leak[n]:.2f}."
-                )
+        if ours.epsilon_any[2] > theirs.epsilon_any[2]:
+            yield (
+                f"And where values change it reveals more: any 2 reports have epsilon {ours.epsilon_any[2]:.2f}, the "
+                f"paper's {theirs.epsilon_any[2]:.2f}."
+            )
 
     def _spare(self) -> Iterator[str]:
         enough = self.sufficient_epsilon_permanent
@@ -473,7 +472,7 @@ class RapporPlan(Plan):
             ),
             *((f"epsilon of {n} reports of one value", [of.epsilon_n[n] for of in told]) for n in EPSILONS_SHOWN),
             ("epsilon of any number of them", [of.epsilon_permanent for of in told]),
-            *((f"epsilon of a change in {n} reports", [of.change_leak[n] for of in told]) for n in told[0].change_leak),
+            ("epsilon of any 2 reports, changing or not", [of.epsilon_any[2] for of in told]),
         ]
         rows = [
             ("parameters", *(" ".join(f"{name}={of.parameters[name]:.4g}" for name in "khmpqf") for of in plans)),
@@ -493,7 +492,7 @@ class RapporPlan(Plan):
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
         privacy = self.privacy.to_json()
-        shared = ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")
+        shared = ("epsilon_report", "epsilon_permanent", "epsilon_n", "epsilon_any")
         return {
             "mechanism": self.mechanism.name,
             "parameters": dict(self.parameters),
@@ -515,7 +514,7 @@ class RapporPlan(Plan):
         ratio, told = paper.times_the_error(self), paper.privacy.to_json()
         return {
             "parameters": dict(paper.parameters),
-            **{name: told[name] for name in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
+            **{name: told[name] for name in ("epsilon_report", "epsilon_permanent", "epsilon_n", "epsilon_any")},
             "epsilon_shuffled": paper.shuffled.epsilon,
             "influence": paper.mechanism.influence.to_json(),
             "standard_error": paper.standard_error,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from overstory.privacy.ledger import Account, Ledger
     from overstory.privacy.payloads.shuffle import CentralPrivacy, shuffled
     from overstory.privacy.statements import Claim, PrivacyStatement, statement
-    from overstory.privacy.terms import Attack, attack, change_leak, terms_of
+    from overstory.privacy.terms import Attack, attack, terms_of
 
 __all__ = [
     "Account",
@@ -25,7 +25,6 @@ __all__ = [
     "Ledger",
     "PrivacyStatement",
     "attack",
-    "change_leak",
     "delta_at",
     "epsilon_at",
     "shuffled",
@@ -43,7 +42,6 @@ __getattr__, __dir__ = lazy_names(
         "Ledger": "privacy.ledger",
         "PrivacyStatement": "privacy.statements",
         "attack": "privacy.terms",
-        "change_leak": "privacy.terms",
         "delta_at": "privacy.approximate",
         "epsilon_at": "privacy.approximate",
         "shuffled": "privacy.payloads.shuffle",

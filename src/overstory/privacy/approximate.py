@@ -26,8 +26,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Final, NamedTuple
 
-from overstory.privacy.histories import SLACK
-from overstory.privacy.terms import Terms
+from overstory.privacy.terms import SLACK, Terms
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
 

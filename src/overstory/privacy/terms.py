@@ -22,23 +22,41 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from decimal import Decimal, localcontext
+from decimal import Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache, lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from overstory.presentation.formats import rounded_up
-from overstory.privacy.histories import MAX_REPORTS, PRECISE, Worst, check_reports
 from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness
 from overstory.protocol.channels import as_decimal, log_ratio, round_up
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.kinds.base import Kind, Mechanism
+from overstory.protocol.kinds.base import Kind
 
 if TYPE_CHECKING:
     from overstory.privacy.payloads.shuffle import Blanket
     from overstory.protocol.kinds.base import Report
     from overstory.protocol.metrics import Metric
+
+
+PRECISE: Final = Context(prec=100)
+MAX_REPORTS: Final = 10_000
+SLACK: Final = 1e-9  # what a bound in floats is raised by, relatively: more than its arithmetic can be wrong
+
+
+class Worst(NamedTuple):
+    """Epsilon between any two histories, rounded up, and whether it is the exact one or a bound."""
+
+    epsilon: float
+    exact: bool
+
+
+def check_reports(reports: int, least: int = 1, most: int = MAX_REPORTS) -> int:
+    """Return `reports`, or raise ParameterError unless it is a whole number in ``least .. most``."""
+    if not isinstance(reports, int) or isinstance(reports, bool) or not least <= reports <= most:
+        raise ParameterError(f"reports = {reports!r}: give a whole number from {least} to {most}")
+    return reports
 
 
 class Terms(ABC):
@@ -67,13 +85,14 @@ class Terms(ABC):
         """Epsilon of any number of reports of one value, rounded up."""
 
     @property
+    def proves_changes(self) -> bool:
+        """Whether all reports of one value are the same, so that two different ones prove a change."""
+        return not self.fresh and not self.once and self.epsilon_n(1) == self.epsilon_permanent
+
+    @property
     def even_bits(self) -> tuple[int, tuple[int, int]] | None:
         """How many bits two values lower and raise, and P(1|1), P(1|0); None where no one pair is the worst."""
         return None
-
-    @abstractmethod
-    def change_leak(self, reports: int) -> float:
-        """Exact epsilon of one change of value, or to nothing or from it, within `reports` reports, rounded up."""
 
     def canonical(self) -> dict[str, Any]:
         own = {part.name: _plain(getattr(self, part.name)) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
@@ -137,10 +156,6 @@ class OneRoundTerms(Terms):
     def _few(self, reports: int) -> float:  # noqa: ARG002 - however often it is sent
         return self.epsilon_permanent
 
-    def change_leak(self, reports: int) -> float:
-        check_reports(reports, 2)
-        return math.inf
-
 
 def part_of(part: Any) -> Any:
     """Return terms, from their canonical form where that is given."""
@@ -179,10 +194,6 @@ class AfreshTerms(Terms):
 
     def _few(self, reports: int) -> float:
         return add_up([(reports, self.part.epsilon_n(1))])
-
-    def change_leak(self, reports: int) -> float:
-        check_reports(reports, 2)
-        return self._few(reports - 1)
 
 
 def _plain(value: Any) -> Any:
@@ -434,36 +445,6 @@ def metric_terms(metric: Metric) -> Terms:
     return terms if metric.panel is None else AfreshTerms(terms)
 
 
-def change_leak(mechanism: Mechanism, reports: int = 2) -> float:
-    """Exact epsilon between `reports` reports of a and reports of a that become b on the way, rounded up.
-
-    The worst over the time of the change and over the values, one of which may be nothing to report. It is infinite
-    when every report is the permanent response itself (the one-time modes): two different reports then prove a change.
-
-    Parameters
-    ----------
-    mechanism
-        The mechanism whose reports an attacker links to one device.
-    reports
-        How many reports the device sends in all; at least 2.
-
-    Raises
-    ------
-    ParameterError
-        When there are fewer than two reports, or too many to look at every time of a change.
-
-    Examples
-    --------
-    RAPPOR's own parameters, whose epsilon_permanent is 4.39:
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
-    >>> [round(change_leak(rappor, n), 2) for n in (2, 3, 4)]
-    [8.61, 15.83, 25.18]
-    """
-    return terms_of(mechanism).change_leak(reports)
-
-
 def attack(mechanism: Kind, values: int | None = None) -> Attack:
     """Return what the best attacker achieves against a mechanism.
 
@@ -502,7 +483,7 @@ def terms_from_json(read: Mapping[str, Any]) -> Terms:
     try:
         terms: Terms = part_of(read)
         usable = terms.most_values is None or terms.most_values >= 1
-        usable = usable and terms.epsilon_n(1) <= terms.epsilon_permanent and terms.change_leak(2) >= 0
+        usable = usable and terms.epsilon_n(1) <= terms.epsilon_permanent
     except (TypeError, ValueError, ArithmeticError) as error:
         raise FormatError(f"these are no terms of {kind.kind}: {error}", field="terms") from error
     if not usable:

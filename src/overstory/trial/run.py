@@ -100,7 +100,7 @@ class Trial(Shown):
         ever = self.kind.epsilon_permanent
         if math.isinf(ever):
             return "more reports", "each tells as much again, without limit"
-        change = "; two different ones prove a change" if math.isinf(terms_of(self.kind).change_leak(2)) else ""
+        change = "; two different ones prove a change" if terms_of(self.kind).proves_changes else ""
         words = f"epsilon {epsilon_text(ever)} for any number of reports of one {self.of}; another adds as much{change}"
         return "more reports", words
 

@@ -296,7 +296,7 @@ class Summary(Trial):
             "reports_per_device": result.reports_per_device,
             "oracle": result.mechanism.name,
             "parameters": stated["parameters"],
-            **{key: stated[key] for key in ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")},
+            **{key: stated[key] for key in ("epsilon_report", "epsilon_permanent", "epsilon_n", "epsilon_any")},
             "privacy": self.privacy,
             "seed": result.seed,
             **{key: finite(value) for key, value in learned.items()},

@@ -19,11 +19,10 @@ from overstory.presentation.formats import epsilon_text, finite, parameter_words
 from overstory.presentation.streams import printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
-from overstory.privacy.histories import check_reports
 from overstory.privacy.registry.page import metric_statement
 from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import claims_blocks
-from overstory.privacy.terms import Terms
+from overstory.privacy.terms import Terms, check_reports
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import BUILDERS, Builders, build_from, names_for
@@ -94,9 +93,8 @@ def run(args: argparse.Namespace) -> int:
     metric = find_metric(args)
     if metric is None:
         reports = tuple(sorted({*SHOWN, *extra}))
-        changes = tuple(sorted({2, *(n for n in extra if n > 1)}))
         mechanism = _mechanism(args)
-        stated = statement(mechanism, reports=reports, change_reports=changes, delta=delta)
+        stated = statement(mechanism, reports=reports, delta=delta)
     else:
         mechanism = metric.mechanism
         stated = metric_statement(metric, reports=extra, delta=delta)
@@ -178,11 +176,10 @@ def _blocks(
 
 def _picture(terms: Terms) -> Iterator[str]:
     """Draw epsilon against the number of reports, in the terminal; each column on a scale of its own."""
-    one = [terms.epsilon_n(n) for n in DRAWN]
-    change = [terms.change_leak(n) if n > 1 else 0.0 for n in DRAWN]
-    tops = [max((e for e in column if math.isfinite(e)), default=0.0) or 1.0 for column in (one, change)]
-    yield f"reports  {'of one unchanged value':<{BAR + 11}}in which the value changed once"
-    for n, *both in zip(DRAWN, one, change, strict=True):
+    one, every = [terms.epsilon_n(n) for n in DRAWN], [terms.epsilon_any(n) for n in DRAWN]
+    tops = [max((e for e in column if math.isfinite(e)), default=0.0) or 1.0 for column in (one, every)]
+    yield f"reports  {'of one unchanged value':<{BAR + 11}}whatever is held"
+    for n, *both in zip(DRAWN, one, every, strict=True):
         bars = (f"{_bar(e, top)} {epsilon_text(e):<10}" for e, top in zip(both, tops, strict=True))
         yield f"{n:>7}  {''.join(bars)}".rstrip()
 

@@ -18,15 +18,16 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
 
-from overstory.privacy.histories import PRECISE, Worst, check_reports
 from overstory.privacy.shared import Constant, Likeness, mixed
 from overstory.privacy.terms import (
+    PRECISE,
     Attack,
     Evidence,
     OneRoundTerms,
     PayloadTerms,
     Success,
     Terms,
+    Worst,
     add_up,
     float_above,
     part_of,
@@ -49,6 +50,10 @@ class PartTerms(PayloadTerms):
     @property
     def fresh(self) -> bool:
         return all(part.fresh for part in self.parts)
+
+    @property
+    def proves_changes(self) -> bool:
+        return any(part.proves_changes for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -73,10 +78,6 @@ class LinkedTerms(PartTerms):
     def epsilon_n(self, reports: int) -> float:
         super().epsilon_n(reports)  # says so when this is no number of reports
         return self._few(reports)
-
-    def change_leak(self, reports: int) -> float:
-        """Epsilon of one change of both parts at once, or to nothing or from it; one part alone costs its own."""
-        return add_up((1, part.change_leak(reports)) for part in self.parts)
 
     def _worst(self, reports: int) -> Worst:
         return Worst(add_up((1, part.epsilon_any(reports)) for part in self.parts), exact=False)
@@ -179,9 +180,6 @@ class SeveralTerms(PartTerms):
     def _few(self, reports: int) -> float:
         return max(part.epsilon_n(reports) for part in self.parts)
 
-    def change_leak(self, reports: int) -> float:
-        return max(part.change_leak(reports) for part in self.parts)
-
     def _worst(self, reports: int) -> Worst:
         epsilons = [part.epsilon_any(reports) for part in self.parts]
         return Worst(max(epsilons), exact=all(part.epsilon_any_is_exact(reports) for part in self.parts))
@@ -242,11 +240,6 @@ class SearchTerms(OneRoundTerms, PayloadTerms):
     def _worst(self, reports: int) -> Worst:  # noqa: ARG002 - there is one
         """Epsilon between any two histories: the answer of one value, or of nothing, against that of another."""
         return Worst(self.epsilon_permanent, exact=True)
-
-    def change_leak(self, reports: int) -> float:
-        """Return 0: a value that changes after the answer is in no report."""
-        check_reports(reports, 2)
-        return 0.0
 
     @classmethod
     def of(cls, mechanism: Any) -> SearchTerms:

@@ -26,15 +26,17 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from overstory.privacy.histories import PRECISE, SLACK, Worst, symbol_change
 from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
 from overstory.privacy.terms import (
+    PRECISE,
+    SLACK,
     Attack,
     Evidence,
     OfSets,
     OneRoundTerms,
     PayloadTerms,
     Success,
+    Worst,
     bounded,
     share,
     terms_class,
@@ -196,9 +198,6 @@ class SymbolTerms(OutputTerms):
 
     def _few(self, reports: int) -> float:
         return self.rounds.epsilon(reports=reports)
-
-    def change_leak(self, reports: int) -> float:
-        return symbol_change(self.rounds, reports)
 
     def _worst(self, reports: int) -> Worst:
         if self.instantaneous == ONE:

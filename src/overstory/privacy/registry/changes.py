@@ -252,7 +252,6 @@ def _of_the_noise(old: Metric, new: Metric) -> Iterator[Change]:
     permanent = before.epsilon_permanent, after.epsilon_permanent
     ever = "any number of reports of one unchanged value"
     yield from _worse(new.id, ever, (0,), lambda _: permanent[0], lambda _: permanent[1])
-    yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
     if not after.fresh:  # of fresh noise the line on several reports says it
         yield from _worse(new.id, "any two histories", CHANGES, before.epsilon_any, after.epsilon_any)
 

@@ -20,17 +20,13 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics.tables import ObliviousRoute
 
 SHOWN: Final = (1, 2, 3, 5, 10)
-MOST_CHANGES: Final = 100  # up to this window the leak of a change is computed unasked: within a second
 
 
 def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: float = DELTA) -> PrivacyStatement:
     """Return the privacy statement of a metric: for a few reports, for its window, and for any others asked about."""
     asked, window = set(reports), metric.window or 1
-    changes = {2, *asked, window if window <= MOST_CHANGES else 2} - {1}
     numbers = sorted({*SHOWN, *asked, window})
-    stated = statement(
-        metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta, terms=metric_terms(metric)
-    )
+    stated = statement(metric.mechanism, reports=numbers, delta=delta, terms=metric_terms(metric))
     return replace(stated, linkable=metric_linkability(metric))
 
 
