@@ -20,7 +20,6 @@ from overstory.client.person.view import (
     view_metrics,
 )
 from overstory.client.randomizer import Randomizer
-from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
@@ -38,10 +37,6 @@ from support.devices import DAY, NOON, REGISTRY, Clock, device, registry
 
 COLOUR, ENGINE = REGISTRY["colour"], REGISTRY["engine"]
 REFUSED = refusal(Reason.BITS)
-
-
-def state_in(folder) -> State:
-    return State(StatePaths(folder / "state"))
 
 
 def look(client, registry=REGISTRY) -> View:

@@ -170,7 +170,7 @@ class Status:
     last_success: Mapping[str, str] = field(default_factory=dict)
     failures: int = 0  # how often in a row the collector has failed
     clock: str | None = None  # what is wrong with the clock; None when nothing is known to be
-    spent: tuple[MetricCost, ...] = ()  # what each metric has cost
+    spent: tuple[MetricCost, ...] = ()  # what the reports of each metric have cost so far
     # what a person should know that is no trouble: reports that travel in the clear, a machine without an id
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()  # what `spent` does not know, a sentence each
