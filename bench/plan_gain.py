@@ -9,7 +9,7 @@ import numpy as np
 from overstory.planning import RapporPlan, plan_from_needs, plan_from_parameters
 from overstory.planning.detection import count_error, critical_value, learning_limit, reports_needed
 from overstory.planning.needs import sufficient_permanent
-from overstory.privacy import change_leak, statement
+from overstory.privacy import statement, terms_of
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism
 
@@ -20,13 +20,13 @@ PAPER = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p
 
 def privacy() -> None:
     """Statements about the paper's parameters."""
-    said = statement(PAPER, reports=(1, 2, 3, 5, 10, 20, 100), change_reports=(2, 3, 4, 5))
+    said = statement(PAPER, reports=(1, 2, 3, 5, 10, 20, 100))
     print("epsilon of n reports      ", {n: round(e, 4) for n, e in said.epsilon_n.items()})
     print("epsilon for ever          ", round(said.epsilon_permanent, 4))
-    print("epsilon of a change in n  ", {n: round(e, 2) for n, e in said.change_leak.items()})
+    print("epsilon of any n reports   ", {n: round(e, 2) for n, e in said.epsilon_any.items()})
     for k in (16, 32, 64, 128, 256):
         sized = mechanism("rappor", num_bits=k, num_hashes=2, num_cohorts=16)
-        print(f"  change in 2 reports, k={k:<3}", round(change_leak(sized), 2))
+        print(f"  any 2 reports, k={k:<3}", round(terms_of(sized).epsilon_any(2), 2))
 
 
 def bound(built: BitMechanism) -> float:
@@ -52,7 +52,7 @@ def line(name: str, plan: RapporPlan) -> None:
     errors = f"standard error {plan.standard_error:6.0f}  bound {bound(plan.mechanism):6.0f}"
     epsilons = f"eps {plan.privacy.epsilon_report:.4f} {plan.privacy.epsilon_permanent:.4f}"
     several = " ".join(f"{n}:{plan.privacy.epsilon_n[n]:.3f}" for n in (2, 3, 5, 10, 20))
-    print(f"{name:<12} {letters:<44} {errors}  {epsilons}  eps_n {several}  change {plan.privacy.change_leak[2]:.2f}")
+    print(f"{name:<12} {letters:<44} {errors}  {epsilons}  eps_n {several}  any two {plan.privacy.epsilon_any[2]:.2f}")
 
 
 def gain() -> None:
@@ -78,7 +78,7 @@ def trade() -> None:
     enough = sufficient_permanent(BUDGETS[0])
     for permanent in (BUDGETS[0], 1.2, enough, 2.0, 3.0, BUDGETS[1], 6.0, 10.0):
         plan = plan_from_needs(BUDGETS[0], permanent, REPORTS, CANDIDATES, num_bits=128, num_cohorts=16)
-        shown = f"standard error {plan.standard_error:6.0f}  change in 2 reports {plan.privacy.change_leak[2]:8.2f}"
+        shown = f"standard error {plan.standard_error:6.0f}  any 2 reports {plan.privacy.epsilon_any[2]:8.2f}"
         print(f"eps_permanent {permanent:7.4f}  {shown}  eps_2 {plan.privacy.epsilon_n[2]:.3f}")
 
 

@@ -155,7 +155,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> No
 @pytest.fixture
 def nothing_forbids(monkeypatch: pytest.MonkeyPatch) -> None:
     """An environment in which nothing forbids reporting."""
-    from overstory.client.consent.policy import CI_VARIABLES
+    from overstory.client.consent import CI_VARIABLES
 
     for name in (*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY", "OVERSTORY_STATE"):
         monkeypatch.delenv(name, raising=False)

@@ -38,7 +38,7 @@ def run(_: Context) -> Study:
             *_formulas(half, 0.5),
             *_formulas(more, 0.75),
             *(exact(f"epsilon of {n} reports of one value, f = 0.5", half.epsilon_n(n)) for n in (2, 3, 5, 10)),
-            exact("a change of value, in two reports, f = 0.5", statement(half).change_leak[2]),
+            exact("any two reports, changing or not, f = 0.5", statement(half).epsilon_any[2]),
         ],
         tables=[_table()],
         figures=[_draw()],

@@ -7,7 +7,7 @@ import pytest
 
 from overstory.audit.answers import OwnClient, declare
 from overstory.audit.audit import NO_MEMORY, Settings, audit
-from overstory.client import recorder
+from overstory.client import session
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import registry_of
 
@@ -41,7 +41,7 @@ def test_the_library_s_own_client_has_noise_of_its_own_in_every_answer(name):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_a_client_that_repeats_its_noise_in_another_cycle_is_found(name):
-    with mock.patch.object(recorder, "key_of_answer", lambda key, _: key):
+    with mock.patch.object(session, "key_of_answer", lambda key, _: key):
         result = audited(name)
     assert result.verdict == "deviates"
     assert result.failed == ["answers of a device"]

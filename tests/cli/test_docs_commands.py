@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from overstory.cli.main import COMMANDS, main
-from overstory.client.consent.policy import CI_VARIABLES
+from overstory.client.consent import CI_VARIABLES
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.console_blocks import shown_commands
 from support.page_links import dead_links

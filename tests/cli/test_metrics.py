@@ -16,7 +16,7 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.client import Outcome
-from overstory.client.person.explanation import explain, read_value
+from overstory.client.person.view import view_metrics
 from overstory.client.state.state import State
 from overstory.planning.yearly import YearPlan
 from overstory.privacy.registry.cost import metric_cost
@@ -423,16 +423,10 @@ def test_a_device_records_sets_and_the_person_sees_what_they_become(tmp_path, me
     assert outcomes == [*[Outcome.RECORDED] * 5, *[Outcome.UNFIT] * 2]
     with State(client.paths).snapshot() as rows:
         assert rows.distinct(metric, spare=False) == 3  # another order is no new set, and the fourth is over the cap
-    state, built = State(client.paths), REGISTRY[metric]
-    seen = explain(state, built, read_value(built, "vpn; adblock"))
-    assert seen.known == 1
-    assert seen.encoded == "adblock, vpn: symbols {0, 2} of 0 .. 4"
-    assert seen.inference.candidates == 1 + 5 + 10 + 10
-    assert seen.inference.likeliest[0]["probability"] <= math.exp(seen.inference.epsilon) / 26
-    assert (
-        math.isclose(sum(one["probability"] for one in seen.inference.likeliest), 1)
-        or len(seen.inference.likeliest) == 5
-    )
+        told = next(shown.newest for shown in view_metrics(rows, REGISTRY) if shown.id == metric)
+    assert told.candidates == 1 + 5 + 10 + 10
+    assert told.likeliest[0]["probability"] <= math.exp(told.epsilon) / 26
+    assert math.isclose(sum(one["probability"] for one in told.likeliest), 1) or len(told.likeliest) == 5
     client.close()
 
 

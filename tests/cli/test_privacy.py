@@ -67,15 +67,14 @@ def test_windows_and_what_has_no_bound(capsys):
 
 def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
     chain = ("loloha", "--param", "epsilon_permanent=2", "--param", "epsilon_report=1", "--param", "hash_key=m")
-    _, out, _ = run(capsys, *chain, "--param", "published=true", "--param", "domain_size=9", "--json")
+    _, out, _ = run(capsys, *chain, "--param", "domain_size=9", "--json")
     assert json.loads(out)["parameters"] == {
         "epsilon_permanent": 2.0,
         "epsilon_report": 1.0,
         "domain_size": 9,
         "hash_range": None,
         "hash_key": "m",
-        "published": True,
-        "num_seeds": 81,
+        "num_seeds": 64,
     }
 
 

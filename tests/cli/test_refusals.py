@@ -329,7 +329,6 @@ REFUSED = {
         ("rappor --reports 0", "reports = 0"),
         ("rappor --values 0", "0 values: give at least one"),
         ("wb --param domain_size=5 --param epsilon=1 --param window=4 --delta 1", "delta = 1"),
-        ("l-grr --param published=perhaps", "give true or false"),
         ("duchi --param epsilon=much", "--param epsilon=much: give a number"),
         ("duchi --param resolution=2.5", "--param resolution=2.5: give a whole number"),
         ("duchi --param epsilon=1 --param outside=wrap", "outside = 'wrap': choose clamp or reject"),

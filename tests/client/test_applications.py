@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Client
-from overstory.client.consent.consent import read_consent
+from overstory.client.consent import read_consent
 from overstory.client.outcomes import StateError
 from overstory.client.person.commands import main
 from overstory.client.state.files import StatePaths, applications, is_state, left_registry, read_application
@@ -138,7 +138,7 @@ def test_off_for_all(home, run):
 
 @pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
 def test_off_for_all_goes_on_where_one_cannot_be_turned_off(home, run, monkeypatch):
-    from overstory.client.consent import consent
+    from overstory.client import consent
 
     begun = [started(home, name, choice="on") for name in ("editor", "notes")]
     write = consent.write_atomically
@@ -181,7 +181,6 @@ def test_no_command_needs_a_file(home, run):
     with Client("notes", registry=REGISTRY, environ=home, policy="none") as client:
         assert client.record("colour", "red") == "recorded"
     assert "colour: 1 report from 1 noisy answer" in run("status", "--details")[1]
-    assert "colour = red, explained" in run("view", "--explain", "colour=red")[1]
     assert run("forget", "--yes")[0] == 0
     assert run("on", "--yes")[0] == 0, "what is asked for is no secret, and stays"
 

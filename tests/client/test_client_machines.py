@@ -13,14 +13,14 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from overstory.client import Choice, Outcome
 from overstory.client.budget import ledger_of
-from overstory.client.consent.consent import choose, read_consent
+from overstory.client.consent import choose, read_consent
 from overstory.client.outcomes import ConsentError
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State, erase
-from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import metric_cost
+from overstory.privacy.terms import terms_of
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, Clock, device, registry
 

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.consent.consent import Agreement, choose, read_consent
+from overstory.client.consent import Agreement, choose, read_consent
 from overstory.client.outcomes import ConsentError, Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status
@@ -229,7 +229,7 @@ def test_a_choice_that_cannot_be_kept_is_obeyed_by_this_client(tmp_path, monkeyp
     recorder = client(tmp_path, choice="on", collector=collector)
     recorder.record("colour", "red")
     with monkeypatch.context() as patched:
-        patched.setattr("overstory.client.consent.policy.choose", Mock(side_effect=error))
+        patched.setattr("overstory.client.consent.choose", Mock(side_effect=error))
         with pytest.raises(type(error)):
             recorder.consent(choice)
     assert recorder.record("engine", "x") is Outcome.OFF

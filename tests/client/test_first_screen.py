@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Client
-from overstory.client.consent.consent import read_consent
+from overstory.client.consent import read_consent
 from overstory.client.person.question import CommandContext, asked_of, first_screen, question
 from overstory.client.person.status import SCREEN, read_status
 from overstory.client.person.view import View, build
@@ -201,8 +201,15 @@ def test_a_wrong_operator_is_a_fault(keys, said):
         parse_registry(f"operator = {{{keys}}}\n{EXAMPLE}")
 
 
-def test_colours_are_held_against_the_backgrounds_that_pages_have():
-    day, night = STYLE.split("@media (prefers-color-scheme: dark)", 1)
-    papers = [re.search(r"--paper: (#\w+);", part)[1] for part in (day, night)]
-    assert papers == [*PAPER.values()]
+def test_text_stands_out_on_the_backgrounds_that_pages_have():
+    schemes = [
+        dict(re.findall(r"--(\w+): (#[0-9a-f]{6});", part))
+        for part in STYLE.split("@media (prefers-color-scheme: dark)", 1)
+    ]
+    assert [colours["paper"] for colours in schemes] == [*PAPER.values()]
+    for colours in schemes:
+        for ink in ("ink", "muted", "blue", "good", "bad"):
+            assert contrast(colours[ink], colours["paper"]) >= 4.5, (ink, colours)
+    assert ":focus-visible { outline: 2px" in STYLE
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.005)  # of WCAG's own examples

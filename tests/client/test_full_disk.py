@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Choice, ConsentError, Outcome
-from overstory.client.consent.consent import choose, read_consent
-from overstory.client.consent.policy import UNASKED, effective
+from overstory.client.consent import UNASKED, choose, effective, read_consent
 from overstory.client.person.commands import main
 from overstory.client.state.files import StatePaths, introduce
 from support.devices import BINS, DEFAULT, REGISTRY, device, queue_report, registry
@@ -130,7 +129,7 @@ def test_the_command_says_that_the_earlier_choice_stands(tmp_path, monkeypatch, 
 
     with monkeypatch.context() as patched:
         for call in ("write_atomically", "overwrite"):
-            patched.setattr(f"overstory.client.consent.consent.{call}", refuse)
+            patched.setattr(f"overstory.client.consent.{call}", refuse)
         patched.setattr(Path, "unlink", refuse)
         assert main(["off", *state], environ={}) == 2
     assert "the choice cannot be written: Read-only file system" in capsys.readouterr().err

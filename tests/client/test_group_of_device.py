@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from overstory.client import Client, Outcome
-from overstory.client.person.explanation import annotate
+from overstory.client.person.view import annotate
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import decode_uploads

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from overstory.client.consent.consent import read_consent
+from overstory.client.consent import read_consent
 from overstory.client.person.status import SCREEN
 from overstory.client.state.files import StatePaths
 from support.devices import DEFAULT, REGISTRY, registry

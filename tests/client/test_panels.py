@@ -5,7 +5,7 @@ import math
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.person.explanation import explain, infer
+from overstory.client.person.view import infer
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
 from overstory.protocol.kinds.base import Report
@@ -60,18 +60,13 @@ def test_an_answer_that_stays_with_the_person_is_none_of_the_cycles_answers(tmp_
         assert sum(reports for _, _, reports in rows.reports_since(0.0)) == 1
 
 
-def test_what_linked_answers_tell_multiplies_and_an_explained_one_is_an_example(tmp_path):
+def test_what_linked_answers_tell_multiplies():
     of = registry(one="", two='panel = "none"')
     oak, ash = Report(0, 0), Report(0, 1)
     for reports, odds in (([oak], 1), ([oak, oak], 2), ([oak, ash], 0)):
         (first, second) = infer(of["one"], reports).likeliest
         assert math.log(first["probability"] / second["probability"]) == pytest.approx(odds)
     assert "nothing consistent" in infer(of["two"], [oak, ash])
-    client = device(tmp_path, registry=of)
-    answers(client, of, 54)
-    shown = explain(State(client.paths), of["one"], "oak")
-    assert (shown.permanent, shown.known, shown.example) == ("", None, True)
-    assert explain(State(client.paths), of["two"], "oak").known == 1
 
 
 def test_a_report_that_waited_in_memory_is_counted_in_the_year_of_its_period(tmp_path):

@@ -9,8 +9,8 @@ from overstory.client import Outcome
 from overstory.client.budget import Allowance, ledger_of
 from overstory.client.state.state import State
 from overstory.privacy.ledger import charge
-from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import reports_until_the_end
+from overstory.privacy.terms import terms_of
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from support.devices import Clock, device, queue_report, registry
 

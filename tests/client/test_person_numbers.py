@@ -14,9 +14,9 @@ from overstory.collector.http.pages import public_html
 from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import date_words, epsilon_text
 from overstory.privacy import Account, Ledger
-from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.terms import terms_of
 from overstory.protocol.kinds.registry import FAMILIES, REGISTRY
 from overstory.protocol.metrics import parse_registry
 from support.devices import DAY, NOON, Clock

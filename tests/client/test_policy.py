@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Choice, Outcome
-from overstory.client.consent.consent import choose, read_consent
-from overstory.client.consent.policy import CI_VARIABLES, PermissionSources, effective, of_environment
+from overstory.client.consent import CI_VARIABLES, PermissionSources, choose, effective, of_environment, read_consent
 from overstory.client.state.files import policy_file, state_folder
 from overstory.protocol.errors import ParameterError
 from support.collector_doubles import CountingCollector
@@ -136,7 +135,7 @@ def test_files_that_did_not_change_are_not_read_again(paths, policy, monkeypatch
     choose(paths, REGISTRY, "on", TODAY)
     authority = PermissionSources(paths, {}, policy)
     first = authority.now()
-    monkeypatch.setattr("overstory.client.consent.policy.read_consent", lambda _: pytest.fail("read again"))
+    monkeypatch.setattr("overstory.client.consent.read_consent", lambda _: pytest.fail("read again"))
     assert authority.now() is first
 
 
@@ -216,7 +215,7 @@ def test_rows_that_could_not_be_withdrawn_then_are_withdrawn_before_the_next_con
         def busy(*_):
             raise StateError(Fault.BUSY, "busy")
 
-        patched.setattr("overstory.client.consent.consent._withdraw", busy)
+        patched.setattr("overstory.client.consent._withdraw", busy)
         client.consent("off")
         assert client.status().outbox["waiting"] == 1
         with pytest.raises(StateError):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from overstory.client import Outcome
 from overstory.client.budget import ledger_of
-from overstory.client.person.explanation import report_in
+from overstory.client.person.view import report_in
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state import secret_file
 from overstory.client.state import state as state_module

@@ -3,10 +3,8 @@
 import pytest
 
 from overstory.client import Outcome
-from overstory.client.person.explanation import explain
-from overstory.client.state.state import State
 from overstory.protocol.wire.upload import decode_batch, decode_uploads
-from support.devices import Clock, device, queue_report, registry, rows_of
+from support.devices import Clock, device, registry, rows_of
 
 WORDS = 'domain = {kind = "unknown-strings", max_bytes = 8}\noracle = "prefix-search"\nperiod = "day"\n'
 PLAIN = WORDS + "parameters = {epsilon = 3.0}\n"
@@ -89,16 +87,3 @@ def test_without_a_panel_another_plan_asks_again_and_the_same_one_does_not(tmp_p
         client.flush()
         clock.tomorrow()
     assert found == [Outcome.RECORDED, Outcome.RECORDED, Outcome.ALREADY]
-
-
-def test_the_person_reads_which_question_this_device_answers(tmp_path):
-    client = device(tmp_path, registry=registry(word=PLAIN))
-    queue_report(client, "word", "oak")
-    state, metric = State(client.paths), client.registry["word"]
-    explained = explain(state, metric, "oak")
-    assert explained.encoded.startswith('"oak", code 0x6f616b80')
-    question = metric.mechanism.questions[metric.mechanism.group_of(explained.cohort)]
-    assert explained.encoded.endswith(f"asked about the first {question.num_bits} of the code's 72 bits")
-    assert explained.known == 1
-    assert explained.report == explained.permanent
-    assert explain(state, metric, "x" * 99).encoded.startswith("a value that the search does not cover")

@@ -13,7 +13,7 @@ import pytest
 from test_retired_keys import every_cut
 
 from overstory.client import Outcome
-from overstory.client.consent.consent import choose
+from overstory.client.consent import choose
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.state import rows as rows_module
 from overstory.client.state.files import StatePaths, create, locked, write_atomically

@@ -7,11 +7,11 @@ import pytest
 
 from overstory.client import Outcome
 from overstory.client.budget import ledger_of
-from overstory.client.recorder import MetricRecorder
+from overstory.client.session import MetricRecorder
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State
-from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.registry.cost import metric_cost
+from overstory.privacy.terms import terms_of
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import REGISTRY as ORACLES
 from overstory.protocol.kinds.symbols import SymbolMechanism

@@ -7,29 +7,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.client import StateError
-from overstory.client.person.explanation import (
-    MOST_CANDIDATES,
-    Inference,
-    annotate,
-    bit_string,
-    explain,
-    infer,
-    matches,
-    read_value,
-    report_in,
-)
 from overstory.client.person.status import read_status
-from overstory.client.person.view import View, build, infer_all, view_metrics
-from overstory.client.randomizer import Randomizer, randomizer_of
-from overstory.client.state.files import StatePaths
+from overstory.client.person.view import (
+    MOST_CANDIDATES,
+    View,
+    annotate,
+    build,
+    infer,
+    infer_all,
+    matches,
+    report_in,
+    view_metrics,
+)
+from overstory.client.randomizer import Randomizer
 from overstory.client.state.rows import OutboxRow, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.http import Response
 from overstory.presentation.document import Table
 from overstory.presentation.render_text import as_text
 from overstory.privacy.attacks import posterior
-from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.errors import WireError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import MetricRegistry
@@ -42,14 +39,10 @@ COLOUR, ENGINE = REGISTRY["colour"], REGISTRY["engine"]
 REFUSED = refusal(Reason.BITS)
 
 
-def state_in(folder) -> State:
-    return State(StatePaths(folder / "state"))
-
-
-def look(client, registry=REGISTRY, explained=()) -> View:
+def look(client, registry=REGISTRY) -> View:
     status = read_status(client.paths, registry, client.effective, now=NOON)
     with State(client.paths).snapshot() as rows:
-        return View("test", status, view_metrics(rows, registry), tuple(explained))
+        return View("test", status, view_metrics(rows, registry))
 
 
 def recorded(folder, values, metric: str = "colour", **settings):
@@ -212,72 +205,6 @@ def test_the_newest_reports_are_taken_apart_and_the_others_are_counted(tmp_path)
     assert not [b for b in build(view, reports=0) if isinstance(b, Table) and b.caption.startswith("The report for")]
 
 
-def test_a_value_is_followed_to_its_own_report(tmp_path):
-    recorded(tmp_path, ["a", "b", "a"], "engine")
-    found = explain(state_in(tmp_path), ENGINE, "a")
-    secret = state_in(tmp_path).begin().key("engine")
-    own = randomizer_of(ENGINE, secret)
-    assert (found.known, found.example, found.is_example_device, found.cohort) == (1, False, False, own.cohort)
-    assert found.true == bit_string(ENGINE.mechanism, ENGINE.mechanism.encode("a", own.cohort))
-    assert found.permanent == bit_string(ENGINE.mechanism, own.permanent("a"))
-    with state_in(tmp_path).snapshot() as rows:
-        newest = report_in(rows.outbox.rows("engine")[-1].body)[1]
-    assert found.report == bit_string(ENGINE.mechanism, newest.bits)
-    changed = (own.permanent("a") ^ newest.bits).bit_count()
-    assert f"{changed} of them" in found.report_words
-
-
-def test_explaining_leaves_everything_as_it_was(tmp_path):
-    client = recorded(tmp_path, ["red"])
-    before = {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()}
-    found = explain(state_in(tmp_path), COLOUR, "green")
-    assert found.example
-    assert found.known is None
-    assert {path.name: path.read_bytes() for path in (tmp_path / "state").iterdir()} == before
-    assert client.status().outbox["waiting"] == 1
-
-
-def test_a_value_can_be_explained_before_anybody_agreed(tmp_path):
-    found = explain(state_in(tmp_path), COLOUR, "green")
-    assert found.is_example_device
-    assert found.example
-    assert not (tmp_path / "state").exists()
-    client = device(tmp_path, choice=None)
-    status = read_status(client.paths, REGISTRY, client.effective, now=NOON)
-    said = as_text(build(View("x", status, (), (found,)), reports=1))
-    assert "an example device" in said
-
-
-@pytest.mark.parametrize(("metric", "values"), [("dropping", [1, 2, 3]), ("first", [1, 2]), ("nearest", [1, 2])])
-def test_a_value_past_the_cap_is_explained_as_such(tmp_path, metric: str, values) -> None:
-    recorded(tmp_path, values, metric)
-    assert explain(state_in(tmp_path), REGISTRY[metric], 50).cap
-    assert not explain(state_in(tmp_path), REGISTRY[metric], 1).cap
-
-
-@pytest.mark.parametrize("name", ["grr", "olh", "subset", "wb"])
-def test_every_kind_of_mechanism_can_be_explained(tmp_path, name: str) -> None:
-    chosen = mechanism(name, domain_size=3, epsilon=1.0, **({"window": 5} if name == "wb" else {}))
-    found = explain(state_in(tmp_path), replace(COLOUR, mechanism=chosen), "blue")
-    assert found.encoded == '"blue", symbol 2 of 0 .. 2'
-    assert found.true_words
-    assert isinstance(found.inference, Inference)
-
-
-def test_where_all_noise_is_fresh_there_is_no_permanent_response_no_known_value_and_no_cap(tmp_path):
-    """A permanent response would be the value itself."""
-    fresh = 'oracle = "wb"\nparameters = {epsilon = 1.0, window = 5}\nperiod = "day"\nmax_values = 1\n'
-    bound = registry(colour='domain = {kind = "categories", names = ["red", "green"]}\n' + fresh)
-    client = recorded(tmp_path, ["red"], registry=bound)
-    found = explain(state_in(tmp_path), bound["colour"], "green")
-    assert (found.true, found.permanent, found.known, found.cap) == ("01", "", None, "")
-    assert "fresh" in found.permanent_words
-    assert "from the truth" in found.report_words
-    told = text_of(look(client, bound, [found]))
-    assert "not known: which value a report was of is not kept" in told
-    assert "reported before             never" not in told
-
-
 def test_fresh_reports_are_taken_together_as_of_one_value():
     window = replace(COLOUR, mechanism=mechanism("wb", domain_size=3, epsilon=1.0, window=5))
     reports = [Report(0, 0b001), Report(0, 0b011), Report(0, 0b101)]
@@ -293,21 +220,6 @@ def test_fresh_reports_are_taken_together_as_of_one_value():
 def body_of(metric, report: Report) -> bytes:
     packed = encode_reports(metric.mechanism, [report])
     return encode_upload(Upload(bytes(16), metric.id, 1, packed))
-
-
-def test_a_lost_secret_is_not_replaced_to_explain_something(tmp_path):
-    recorded(tmp_path, ["red"])
-    (tmp_path / "state" / "secret").unlink()
-    with pytest.raises(StateError):
-        explain(state_in(tmp_path), COLOUR, "red")
-    assert not (tmp_path / "state" / "secret").exists()
-
-
-def test_values_are_read_by_their_domain():
-    assert read_value(COLOUR, "red") == "red"
-    assert read_value(REGISTRY["first"], "7") == 7
-    with pytest.raises(ParameterError, match="is no number"):
-        read_value(REGISTRY["first"], "seven")
 
 
 def test_status_says_what_was_dropped_sent_and_when(tmp_path):

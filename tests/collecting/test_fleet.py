@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from overstory.client import Client
-from overstory.client.consent.consent import Choice
+from overstory.client.consent import Choice
 from overstory.client.session import Session
 from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret

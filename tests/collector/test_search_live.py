@@ -42,7 +42,7 @@ def write_registry(path, metric="port", domain=NUMBERS, more=None, **parameters)
 
 def upload_of(metric, number, value, period, seed=b"live"):
     secret = seed.ljust(8, b".") + number.to_bytes(8, "big")
-    device = Randomizer(metric.mechanism, secret=secret, metric=metric.id, memo_size=0)
+    device = Randomizer(metric.mechanism, secret=secret, metric=metric.id)
     batch, report = device.report_in(period, device.permanent(metric.encode(value)))
     return encode_upload(Upload(batch, metric.id, period, encode_reports(metric.mechanism, [report])))
 

@@ -66,7 +66,7 @@ class Publishing:
     def add(self, metric, period, seed):
         rng = np.random.default_rng(seed)
         held = int(rng.integers(3)) if metric.id in SHARES else value_of(metric.id, rng)
-        device = Randomizer(metric.mechanism, secret=b"late%12d" % seed, metric=metric.id, memo_size=0)
+        device = Randomizer(metric.mechanism, secret=b"late%12d" % seed, metric=metric.id)
         report = device.report_in(period, device.permanent(metric.encode(held)))[1]
         add_batch(self.data.store, metric, period, ReportBatch.of(metric.mechanism, [report]))
 

@@ -12,7 +12,7 @@ from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.reports import ReportBatch
 from overstory.audit.laws import exact_epsilon_of
 from overstory.client import Randomizer
-from overstory.client.recorder import Tagger
+from overstory.client.session import Tagger
 from overstory.collector.ingest.ingest import ReportFormat
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report
@@ -24,7 +24,6 @@ from overstory.protocol.wire.upload import encode_reports
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import EstimateOptions, read
 from support.registry_texts import registry_of
-from support.two_histories import epsilon_between
 
 ALARM = 1e-6
 DESIGNS = [built for built, _ in KINDS.values() if built.name == "divided"]
@@ -135,9 +134,3 @@ def test_a_registry_has_divided_tables():
 def test_what_cannot_be_divided_is_refused(given, message):
     with pytest.raises(ParameterError, match=message):
         divided(epsilon=1.0, **given)
-
-
-def test_what_is_inferred_is_of_the_own_table():
-    design = DESIGNS[0]
-    assert epsilon_between(design, [0, 0], [2, 2], cohort=1) == 0.0
-    assert epsilon_between(design, [0], [1], cohort=1) > 0.9

@@ -20,8 +20,8 @@ import pytest
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.kinds.split import answers_of
 from overstory.analysis.reports import ReportBatch
-from overstory.client import Client, Outcome, Randomizer, recorder
-from overstory.client.recorder import MetricRecorder
+from overstory.client import Client, Outcome, Randomizer, session
+from overstory.client.session import MetricRecorder
 from overstory.client.state.state import State
 from overstory.discovery import find
 from overstory.presentation.render_text import as_text
@@ -153,7 +153,7 @@ def test_a_permanent_response_is_one(metrics, kind):
     encoded = metric.encode(KINDS[kind][3][0])
 
     def permanent(secret):
-        device = Randomizer(metric.mechanism, secret=secret.to_bytes(16, "big"), metric=metric.id, memo_size=0)
+        device = Randomizer(metric.mechanism, secret=secret.to_bytes(16, "big"), metric=metric.id)
         return device.cohort, device.permanent(encoded)
 
     assert [permanent(secret) for secret in range(4)] == [permanent(secret) for secret in range(4)]
@@ -415,7 +415,7 @@ def test_answers_of_two_cycles_have_noise_of_their_own(panels, kind):
 @pytest.mark.parametrize("kind", ["grr of symbols", "l-osue of symbols", "rappor of strings", "set by items"])
 def test_noise_that_is_drawn_once_for_two_cycles_is_noticed(panels, kind, monkeypatch):
     """Broken on purpose: the key that the metric would have without a panel."""
-    monkeypatch.setattr(recorder, "key_of_answer", lambda key, _: key)
+    monkeypatch.setattr(session, "key_of_answer", lambda key, _: key)
     noise, cohorts = likeness(panels[kind], ASKED[kind][3][0])
     assert noise > 5
     assert cohorts > 5 or panels[kind].mechanism.num_cohorts == 1

@@ -64,13 +64,12 @@ def device_of(case, **choices):
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
-def test_the_same_across_calls_objects_and_eviction(case):
-    device, forgetful = device_of(case), device_of(case, memo_size=2)
+def test_the_same_across_calls_and_objects(case):
+    device = device_of(case)
     values = some_values(device.mechanism, 6)
     first = [device.permanent(v) for v in values]
     assert [device.permanent(v) for v in values] == first
-    assert [forgetful.permanent(v) for v in values * 3] == first * 3
-    assert [device_of(case, memo_size=0).permanent(v) for v in values] == first
+    assert [device_of(case).permanent(v) for v in values] == first
     device.report(values[0])
     assert [device.permanent(v) for v in values] == first
 
@@ -104,12 +103,12 @@ def test_the_same_in_other_processes_and_forks():
 
 
 def test_the_same_among_threads():
-    """A memo that is always full, switched between threads as often as possible."""
+    """Switched between threads as often as possible."""
     case, interval = TYPICAL_CASES[0], sys.getswitchinterval()
     values = [f"value-{i}" for i in range(20)]
     alone = device_of(case)
     expected = [alone.permanent(v) for v in values] * 50
-    device, found, failures = device_of(case, memo_size=3), [], []
+    device, found, failures = device_of(case), [], []
 
     def work():
         try:
@@ -181,17 +180,12 @@ def true_things_in(device, value):
 
 @pytest.mark.sampled(12)
 @pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
-def test_nothing_true_is_kept_but_the_memos_key(case):
-    device = device_of(case, memo_size=0)
+def test_nothing_true_is_kept(case):
+    device = device_of(case)
     value = 5 if domain_of(device.mechanism) else "a private matter"
     for _ in range(3):
         device.report(value)
     assert not true_things_in(device, value)
-    keeping = device_of(case)
-    keeping.report(value)
-    assert list(keeping._memo) == [(type(value), value)]
-    keeping._memo.clear()
-    assert not true_things_in(keeping, value)
 
 
 def test_values_that_share_a_symbol_share_its_response():

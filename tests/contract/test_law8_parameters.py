@@ -65,7 +65,7 @@ def test_the_callers_dictionary_is_not_the_mechanisms():
 CHANGES = {
     "num_bits": 17, "num_hashes": 4, "num_cohorts": 6, "domain_size": 11, "f": 0.37, "p": 0.31, "q": 0.69,
     "hash_key": "another metric", "hash_family": "google-rappor-python", "epsilon": 1.25, "epsilon_permanent": 2.5,
-    "epsilon_report": 0.75, "window": 3, "published": True, "advantage": 0.2, "sampled_bits": 3,
+    "epsilon_report": 0.75, "window": 3, "advantage": 0.2, "sampled_bits": 3,
     "field_size": 5, "num_seeds": 128, "hash_bits": 5,
 }  # fmt: skip
 
@@ -190,7 +190,7 @@ def refusals():
         yield name, ROUNDS | {"domain_size": 2**16}, "domain_size = .*from 2 to 65535"
     yield "basic-rappor", SIZE | {"num_bits": 4}, "has no parameter num_bits: it takes domain_size"
     for name in ("l-grr", "loloha"):
-        yield from ((name, LARGE | more, "epsilon_permanent = 800.0.*below 700") for more in ({}, {"published": True}))
+        yield name, LARGE, "epsilon_permanent = 800.0.*below 700"
     yield "grr", SIZE | {"epsilon": None}, "epsilon = None.*above 0"
     yield "random-matrix", {}, "either epsilon, or the lecture's advantage"
     yield "random-matrix", {"epsilon": 1.0, "advantage": 0.1}, "either epsilon, or the lecture's advantage"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client import Client
-from overstory.client.consent.policy import CI_VARIABLES
+from overstory.client.consent import CI_VARIABLES
 from overstory.planning.kinds import plan_registry
 from overstory.privacy.registry.yearly import HIGH, yearly
 from overstory.protocol.metrics import parse_registry

@@ -26,7 +26,7 @@ def a_person_and_a_program(place):
             ASKED | {"record": again, "now": NOON + DAY},
             ASKED | {"record": [["colour", "green"], ["colour", 7]], "now": NOON + 2 * DAY},
             f"status {STATE} --json",
-            f"view {STATE} --json --explain colour=green",
+            f"view {STATE} --json",
             f"off {STATE} --json",
             f"status {STATE} --json",
             f"forget {STATE} --yes --json",

@@ -87,7 +87,7 @@ def test_what_it_gains_over_the_paper_and_what_it_costs():
     assert paper.standard_error / plan.standard_error == pytest.approx(2974 / 1875, rel=0.005)
     ours, theirs = plan.privacy, paper.privacy
     assert (round(ours.epsilon_n[2], 3), round(theirs.epsilon_n[2], 3)) == (2.041, 2.017)
-    assert ours.change_leak[2] > theirs.change_leak[2]
+    assert ours.epsilon_any[2] > theirs.epsilon_any[2]
 
 
 def test_equal_budgets_are_one_time_rappor():
@@ -106,7 +106,7 @@ def test_beyond_the_sufficient_budget_nothing_is_gained_and_below_it_something_i
     assert below.standard_error > at.standard_error * 1.0001
     assert f"A permanent epsilon of {epsilon_text(enough)} would" in beyond.plain_words()
     assert "A permanent epsilon of" not in at.plain_words()
-    assert at.privacy.change_leak[2] > beyond.privacy.change_leak[2]
+    assert at.privacy.epsilon_any[2] > beyond.privacy.epsilon_any[2]
 
 
 def test_sizes_follow_the_candidates():

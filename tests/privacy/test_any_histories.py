@@ -7,19 +7,16 @@ from math import inf
 
 import pytest
 
-from overstory.privacy import attack, change_leak, terms_of
-from overstory.privacy import histories as pairs
-from overstory.privacy.histories import bit_losses
-from overstory.privacy.payloads.base import percent
+from overstory.privacy import attack, terms_of
+from overstory.privacy.terms import percent
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import FAMILIES, mechanism
 from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.sampling import symbol_sampler
-from support.referee_cases import SIZED, STRINGS, apart_cohort
+from support.referee_cases import SIZED, apart_cohort
 from support.referee_device import NOTHING, PRECISE, BitDevice, SymbolDevice, device
 from support.referee_laws import law
-from support.two_histories import epsilon_between
 
 LONG = {"epsilon_permanent": 2.0, "epsilon_report": 1.0}
 BLOOM = {"num_bits": 3, "num_hashes": 1, "num_cohorts": 1}
@@ -29,7 +26,6 @@ CASES = [
     ("grr", {"domain_size": 2, "epsilon": 0.5}),
     ("random-matrix", {"domain_size": 4, "advantage": 0.25}),
     ("l-grr", {"domain_size": 4, **LONG}),
-    ("l-grr", {"domain_size": 3, **LONG, "published": True}),
     ("l-grr", {"domain_size": 2, "epsilon_permanent": 3.0, "epsilon_report": 0.5}),
     ("loloha", {"domain_size": 5, **LONG, "hash_range": 3}),
     ("loloha", {"domain_size": 4, **LONG, "hash_range": 2}),
@@ -134,7 +130,7 @@ def test_a_device_that_draws_again_is_no_longer_worst_at_that():
 
 
 def test_the_audits_figures():
-    """What was printed for 3 reports was 1.378 at most, 2.330, 2.330; RAPPOR's change in 4 reports was 25.18.
+    """What was printed for 3 reports was 1.378 at most, 2.330, 2.330; for RAPPOR's 4, 25.18.
 
     The audit found 2.661 for the last of the three; to report nothing has come since.
     """
@@ -142,13 +138,10 @@ def test_the_audits_figures():
     hashed = mechanism("loloha", domain_size=2, **LONG, hash_range=3)
     assert [round(terms_of(one).epsilon_any(3), 3) for one in (basic, chain, hashed)] == [1.777, 3.210, 2.682]
     rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
-    one, other = ["a"] * 4, ["a", "b", "c", "d"]
+    one, other = ("a",) * 4, ("a", "b", "c", "d")
     # In the cohort where these four filters overlap least.
-    apart = max(epsilon_between(rappor, one, other, cohort=cohort) for cohort in range(16))
+    apart = max(device(rappor, cohort).loss(one, other) for cohort in range(16))
     assert 37.1 < apart <= terms_of(rappor).epsilon_any(4)
-    changed = epsilon_between(mechanism("basic-rappor", domain_size=4), [0] * 30, [0] * 15 + [1] * 15)
-    assert round(changed, 2) == 22.04
-    assert changed <= terms_of(mechanism("basic-rappor", domain_size=4)).epsilon_any(30)
 
 
 LONGER = [
@@ -169,7 +162,7 @@ def test_it_rises_with_every_report_stays_finite_and_covers_the_other_numbers(na
     terms = terms_of(built)
     stated = [terms.epsilon_any(n) for n in range(1, 40)]
     assert stated == sorted(stated)
-    assert all(terms.epsilon_any(n) >= max(terms.epsilon_n(n), terms.change_leak(n)) for n in (2, 3, 4, 5, 12, 40))
+    assert all(terms.epsilon_any(n) >= terms.epsilon_n(n) for n in (2, 3, 4, 5, 12, 40))
     rounds = terms.rounds.instantaneous
     once = rounds.epsilon if isinstance(built, SymbolMechanism) else whole(rounds, built.encoding.num_bits)
     for n in (100, 10**4, 10**6):
@@ -190,77 +183,6 @@ def test_what_is_no_number_of_reports():
             terms.epsilon_any(reports)
     with pytest.raises(ParameterError, match="at least 1"):
         terms.epsilon_any_is_exact(0)
-
-
-BASIC = mechanism("basic-rappor", domain_size=3, f=0.5, p=0.5, q=0.75)
-GOOGLES = {"num_bits": 3, "num_hashes": 2, "num_cohorts": 1, "hash_family": "google-rappor-python"}
-KINDS = [
-    *SIZED.items(),
-    ("loloha", {"domain_size": 4, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "hash_range": 2}),
-    *STRINGS.items(),
-    ("rappor", GOOGLES),
-]
-HISTORIES = [([0], [1]), ([0, 0], [1, 1]), ([0, 0], [0, 1]), ([0, 1], [2, 2]), ([0, 1], [1, 2])]
-HISTORIES += [([0, 1, 0], [0, 1, 2]), ([0, 1, 0], [1, 0, 1])]
-
-
-@pytest.mark.parametrize(("first", "second"), HISTORIES, ids=str)
-@pytest.mark.parametrize(("name", "given"), KINDS, ids=str)
-def test_two_histories(name, given, first, second):
-    built = mechanism(name, **given)
-    if built.domain_size is None:
-        first, second = ([f"v{value}" for value in history] for history in (first, second))
-    stated = epsilon_between(built, first, second, cohort=apart_cohort(built))
-    assert holds(stated, device(built, apart_cohort(built)), first, second)
-
-
-def holds(stated, real, first, second):
-    """Never below what is true, and above it by less than 1e-9."""
-    histories = tuple(first), tuple(second)
-    exact = max(real.loss(*histories), real.loss(*reversed(histories)))
-    return stated == exact == inf or 0 <= Decimal(stated) - exact < Decimal("1e-9")
-
-
-def test_a_device_that_memoizes_values_instead_of_symbols_is_caught():
-    """Two values with one symbol: their change must show nothing, and it would."""
-
-    class Memoizing(SymbolDevice):
-        def response(self, value):
-            return value
-
-    built = mechanism("loloha", domain_size=4, epsilon_permanent=2.0, epsilon_report=1.0, hash_range=2)
-    cohort = apart_cohort(built)
-    symbols = [built.encode(value, cohort) for value in range(4)]
-    one, other = next((a, b) for a in range(4) for b in range(a) if symbols[a] == symbols[b])
-    histories = [one, one], [one, other]
-    assert epsilon_between(built, *histories, cohort=cohort) == 0
-    assert holds(0, device(built, cohort), *histories)
-    assert not holds(0, Memoizing(built, cohort), *histories)
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "says"),
-    [([], [], "not empty"), ([0], [0, 1], "one length"), ([0] * 3, [0, 1, 7], "outside the domain")],
-)
-def test_what_cannot_be_compared(first, second, says):
-    with pytest.raises(ParameterError, match=says):
-        epsilon_between(BASIC, first, second)
-
-
-def test_what_would_take_too_long():
-    with pytest.raises(ParameterError, match="outcomes"):
-        bit_losses(BASIC.rounds, [(i, 1) for i in range(20)], [(i, 0) for i in range(20)])
-    for reports in (1, 1001):
-        with pytest.raises(ParameterError, match="from 2 to 1000"):
-            change_leak(BASIC, reports)
-
-
-def test_after_an_infinite_leak_no_other_change_is_looked_at(monkeypatch):
-    looked = []
-    ratios = pairs.symbol_ratios
-    monkeypatch.setattr(pairs, "symbol_ratios", lambda *given: looked.append(given) or ratios(*given))
-    assert change_leak(mechanism("grr", domain_size=7, epsilon=1.25), 90) == inf
-    assert len(looked) == 1
 
 
 def rows(built, *, unchanged):

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.privacy import Account, Ledger, statement, terms_of
-from overstory.privacy.payloads.base import terms_from_json
-from overstory.privacy.terms import add_up
+from overstory.privacy.terms import add_up, terms_from_json
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds import bits, rappor, sets, symbols
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from overstory.privacy.attacks import linkability
-from overstory.privacy.payloads.shared import Constant, Likeness, bits_text
+from overstory.privacy.shared import Constant, Likeness, bits_text
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import REGISTRY, any_mechanism, mechanism
 from overstory.protocol.kinds.symbols import SymbolMechanism

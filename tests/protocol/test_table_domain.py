@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.client.recorder import MetricRecorder
+from overstory.client.session import MetricRecorder
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.gateway.readings import Alignment
 from overstory.planning.kinds import plan_registry

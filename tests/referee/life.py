@@ -337,36 +337,19 @@ def judge_release(world, of, number, known, lines):
             epsilon = claim.more.get("epsilon", "")
             if claim.about == "shuffled":
                 claimed, delta = int(claim.more["number"].replace(",", "")), float(claim.more["delta"])
-                ever, several = "any number of reports" in claim.line, int(claim.more.get("reports", "1")) > 1
                 if claimed > honest:
                     yield Lie("shuffled", line, f"{honest} messages are of others than the reader's friends")
-                if (
-                    epsilon != "no bound"
-                    and not several
-                    and of.mechanism.num_cohorts == 1
-                    and not of.mechanism.fresh * ever
-                ):
+                if epsilon != "no bound" and of.mechanism.num_cohorts == 1:
                     crowd = claimed if of.groups is None else rarest(of, claimed)
-                    true = model.shuffled_delta(step(of), world.values, max(crowd - 1, 0), float(epsilon), ever=ever)
+                    true = model.shuffled_delta(step(of), world.values, max(crowd - 1, 0), float(epsilon))
                     if true > delta * (1 + 1e-6):
                         yield Lie("shuffled" if of.groups is None else "shuffled group", line, f"delta {true:.3g}")
-            if claim.about == "known cohort" and epsilon != "no bound" and claimed and known_once(lines):
+            if claim.about == "known cohort" and epsilon != "no bound" and claimed:
                 crowd = claimed // of.mechanism.num_cohorts
                 crowd = crowd if of.groups is None else rarest(of, crowd)
-                true = model.shuffled_delta(
-                    step(of), world.values, max(crowd - 1, 0), float(epsilon), ever=known_ever(lines)
-                )
+                true = model.shuffled_delta(step(of), world.values, max(crowd - 1, 0), float(epsilon))
                 if true > DELTA * (1 + 1e-6):
                     yield Lie("known cohort", line, f"delta {true:.3g}")
-
-
-def known_ever(lines):
-    return any("any number of reports of a person" in line for line in lines)
-
-
-def known_once(lines):
-    """Whether the claim is of one report, or of any number of them: these are computed."""
-    return known_ever(lines) or any(" 1 report of a person" in line for line in lines)
 
 
 def rarest(of, number):
@@ -507,10 +490,9 @@ class Person:  # a device and the person who reads what it prints
         self.hear(surfaces.status(self.client))
         self.hear(surfaces.view(self.client))
 
-    def on_relay(self, number, known, periods):
+    def on_relay(self, number, known):
         share = honest_share(number, known)
         options = ["--shuffled", number, "--delta", DELTA, "--honest", min(share, 1.0)]
-        options += [] if periods is None else ["--periods", periods]
         lines = private(self.story.world, self.names[-1], *options)
         self.hear(lines, Scene(self.world, self.scene.in_force))
         self.lies += judge_release(self.world, self.scene.in_force, number, known, lines)

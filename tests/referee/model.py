@@ -404,7 +404,7 @@ def probabilities(trials: int, chance: float) -> np.ndarray:
 
 
 @lru_cache(maxsize=10_000)
-def shuffled_delta(digest: bytes, values: tuple[Any, ...], others: int, epsilon: float, *, ever: bool) -> float:
+def shuffled_delta(digest: bytes, values: tuple[Any, ...], others: int, epsilon: float) -> float:
     """Return the least delta at which `others` shuffled reports hide one at that epsilon: hockey stick, from below.
 
     All others hold one value. The observer counts one kind of answer: a symbol, or a bit that is set; whoever counts
@@ -413,7 +413,7 @@ def shuffled_delta(digest: bytes, values: tuple[Any, ...], others: int, epsilon:
     worst, metric = 0.0, METRICS[digest]
     for (cohort,) in cohorts_of([metric.mechanism])[:4]:
         for piece in pieces(metric.mechanism, cohort):
-            law = piece.first if ever else piece.first @ piece.second
+            law = piece.first @ piece.second
             held = [piece.reads(metric.encode(value))[1] for value in values if fits(metric, value)]
             for one, other, crowd in product(sorted(set(held)), repeat=3):
                 if one == other:

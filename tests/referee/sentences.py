@@ -71,7 +71,6 @@ ABOUT = (
     ("once", rf"(?P<yours>your )?{N}, only on whether the value changed once"),
     # `overstory privacy`, of the parameters alone
     ("unchanged", r"each further distinct value"),
-    ("once", rf"a change of value within {N}"),
     ("any", r"all that a device ever reports by these parameters"),
     ("responses", r"(?P<values>\d+) distinct values?"),
 )  # fmt: skip
@@ -270,7 +269,7 @@ JUDGED = (
     (r"no promise is weakened, no stored count is broken", plainly("nothing weakened")),
     (r"theme: its stored counts cannot be continued under this id", plainly("nothing weakened unless said")),
     # shuffled reports
-    (r"Shuffled among (?P<number>[\d,]+) honest reports, (?:any number of reports|(?P<reports>\d+) reports?) of a person(?: of (?P<values>\d+) values)?: epsilon (?P<epsilon>no bound|[\d.]+) at delta (?P<delta>[\de.-]+)\. It rests on this:", plainly("shuffled")),
+    (r"Shuffled among (?P<number>[\d,]+) honest reports, 1 report of a person: epsilon (?P<epsilon>no bound|[\d.]+) at delta (?P<delta>[\de.-]+)\. It rests on this:", plainly("shuffled")),
     (r"Nobody knows the person's cohort, which is in every report\. To somebody who does, her reports reveal epsilon (?P<epsilon>no bound|[\d.]+)(?:: only the [\d,]+ or so of that cohort hide hers\.| at the same delta: only reports of that cohort hide hers, and .*)", plainly("known cohort")),
 )  # fmt: skip
 

@@ -67,7 +67,7 @@ def device_events(world):
         st.one_of(
             st.tuples(st.just("restored"), numbers),
             st.tuples(st.just("group"), st.sampled_from(["1.0", "1.1", "0.9"])),
-            st.tuples(st.just("relay"), st.sampled_from(MESSAGES), known_messages(), st.sampled_from([1, 3, None])),
+            st.tuples(st.just("relay"), st.sampled_from(MESSAGES), known_messages()),
         ),
     )
 

@@ -45,7 +45,7 @@ def sums_terms(patch):
             reports = f"{told.reports} reports"
             lines[0] = replace(lines[0], about=f"{cost.ALWAYS}: your {reports}{ONLY}")
             about = f"{reports}, only on whether the value changed once"
-            lines.append(Claim(about, terms.change_leak(told.reports), "", kind="change"))
+            lines.append(Claim(about, 0.0, "", kind="change"))
         return replace(told, lines=tuple(lines))
 
     patch.setattr(cost, "_so_far", so_far)
@@ -79,7 +79,7 @@ def averages_cohorts(patch):
         crowd = told.reports // mechanism.num_cohorts
         if told.known_cohort is None or crowd < 2:
             return told
-        known = usual(mechanism, crowd, delta, periods=told.periods).epsilon
+        known = usual(mechanism, crowd, delta).epsilon
         sentence = (
             "Nobody knows the person's cohort, which is in every report. To somebody who does, her "
             f"reports reveal epsilon {known + 1e-4:.4f}: only the {crowd:,} or so of that cohort hide hers."
@@ -97,7 +97,7 @@ def shuffles_groups(patch):
 
     def of_groups(mechanism, args, *_):
         delta = DELTA if args.delta is None else args.delta
-        return shuffled(mechanism, args.shuffled, delta, periods=args.periods, honest=args.honest)
+        return shuffled(mechanism, args.shuffled, delta, honest=args.honest)
 
     patch.setattr(privacy, "_shuffled", of_groups)
 
@@ -139,7 +139,7 @@ def leaves_groups_out(patch):
 
 def counts_all_devices(patch):
     """Count a crowd of one value among all devices: M4."""
-    from overstory.privacy.payloads.shared import Constant
+    from overstory.privacy.shared import Constant
 
     usual = Constant.words
     patch.setattr(Constant, "words", lambda self, *_: usual(self))

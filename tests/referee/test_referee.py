@@ -183,7 +183,7 @@ def test_a_story_of_the_device_takes_all_events():
 
 EVENTS_OF_A_DEVICE = (
     Story("grr", 1, (("value", 0), ("restored", 1), ("registry", "swapped"), ("group", "1.1"), ("off",), ("on",))),
-    Story("grouped", 2, (("silent",), ("value", 1), ("look",), ("relay", 2000, "a tenth", 1), ("value", 0))),
+    Story("grouped", 2, (("silent",), ("value", 1), ("look",), ("relay", 2000, "a tenth"), ("value", 0))),
 )
 
 

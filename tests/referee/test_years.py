@@ -26,7 +26,7 @@ from unittest import mock
 
 import pytest
 
-from overstory.client import budget, recorder
+from overstory.client import budget, session
 from overstory.client.budget import Allowance
 from overstory.client.outcomes import MADE, Outcome
 from overstory.client.session import Session
@@ -151,7 +151,7 @@ class Life:  # a device that holds `values` in turn, from its first week on
         self.drawn = b""
 
     def live(self, events):
-        real = recorder.randomizer_of
+        real = session.randomizer_of
 
         def watched(metric, key):
             randomizer = real(metric, key)
@@ -159,7 +159,7 @@ class Life:  # a device that holds `values` in turn, from its first week on
             return randomizer
 
         self.keys = {}
-        with mock.patch.object(recorder, "randomizer_of", watched):
+        with mock.patch.object(session, "randomizer_of", watched):
             for event, *given in events:
                 getattr(self, f"on_{event}")(*given)
         return self
@@ -396,7 +396,7 @@ def counts_answers_alone(patch):
 
 def keeps_the_noise(patch):
     """Draw the noise of all answers from one key."""
-    patch.setattr(recorder, "key_of_answer", lambda key, _: key)
+    patch.setattr(session, "key_of_answer", lambda key, _: key)
 
 
 def place_by_value(patch):
@@ -411,12 +411,12 @@ def place_by_value(patch):
 
 def value_of_before(patch):
     """Let an answer be of the first value that the device ever held."""
-    usual, held = recorder.MetricRecorder.make, {}
+    usual, held = session.MetricRecorder.make, {}
 
     def make(self, value, *given, **more):
         return usual(self, held.setdefault(id(self), value), *given, **more)
 
-    patch.setattr(recorder.MetricRecorder, "make", make)
+    patch.setattr(session.MetricRecorder, "make", make)
 
 
 def no_budget(patch):

@@ -14,7 +14,7 @@ import pytest
 from overstory.client import Client
 from overstory.client.state.rows import Bounds, Outbox, Rows
 from overstory.collector.store import Received, open_store
-from overstory.privacy.payloads.base import terms_of
+from overstory.privacy.terms import terms_of
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import REGISTRY as ORACLES
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from overstory.client.consent.consent import choose
+from overstory.client.consent import choose
 from overstory.client.upload.http import Response
 from overstory.privacy.registry.changes import compare_registries
 from overstory.protocol.metrics import parse_registry

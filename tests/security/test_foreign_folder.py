@@ -259,9 +259,7 @@ def test_no_choice_is_written_over_what_a_planted_link_leads_to(begun, tmp_path,
     treasure, before = treasure_of(tmp_path)
     (begun / "consent.json").unlink()
     link(treasure, begun / "consent.json")
-    monkeypatch.setattr(
-        "overstory.client.consent.consent.write_atomically", Mock(side_effect=OSError(28, "No space left"))
-    )
+    monkeypatch.setattr("overstory.client.consent.write_atomically", Mock(side_effect=OSError(28, "No space left")))
     client = client_on(begun)
     with contextlib.suppress(ConsentError):
         client.consent("local")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from overstory.client.randomizer import Randomizer
-from overstory.client.recorder import MetricRecorder
+from overstory.client.session import MetricRecorder
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret

@@ -76,7 +76,7 @@ def add_devices(store: Store, metric: Metric, seed: int = 20261121) -> None:
     newest = metric.period.number(NOW) - 1
     reports: dict[int, list[Any]] = {}
     for number in range(DEVICES):
-        device = Randomizer(metric.mechanism, secret=number.to_bytes(16, "big"), metric=metric.id, memo_size=0)
+        device = Randomizer(metric.mechanism, secret=number.to_bytes(16, "big"), metric=metric.id)
         permanent = device.permanent(metric.encode(value_of(metric.id, rng)))
         for period in range(newest - DAYS + 1, newest + 1):
             once = metric.reading == "search" or metric.panel is not None

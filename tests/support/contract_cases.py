@@ -76,7 +76,7 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
     "wb": ({"domain_size": 4, "epsilon": 1.0, "window": 3},),
     "opt-wb": ({"domain_size": 3, "epsilon": 2.0, "window": 2},),
     "opt-dr": ({"domain_size": 4, "epsilon_permanent": 2.0},),
-    "l-grr": ({"domain_size": 4} | TWO, {"domain_size": 5, "published": True} | TWO, {"domain_size": 2} | TWO),
+    "l-grr": ({"domain_size": 4} | TWO, {"domain_size": 2} | TWO),
     "l-sue": ({"domain_size": 4} | TWO,),
     "l-osue": ({"domain_size": 4} | TWO,),
     "l-soue": ({"domain_size": 4} | TWO,),
@@ -85,7 +85,7 @@ SMALL: dict[str, tuple[dict[str, Any], ...]] = {
         {"domain_size": 5, "epsilon": 1.0, "sampled_bits": 2},
         {"domain_size": 3, "epsilon": 2.0},
     ),
-    "loloha": (TWO, {"domain_size": 7, "published": True} | TWO, {"hash_range": 2} | TWO),
+    "loloha": (TWO, {"domain_size": 7} | TWO, {"hash_range": 2} | TWO),
 }
 
 TYPICAL: dict[str, tuple[dict[str, Any], ...]] = {

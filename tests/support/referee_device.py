@@ -268,18 +268,6 @@ class Truth:  # the worst over pairs of histories of a device's values, over all
         pairs = [(a, b) for a, b in product(self.values, repeat=2) if a != b]
         return max(one.permanent_loss(a, b) for one in self.devices for a, b in pairs)
 
-    def change(self, reports: int) -> Decimal:
-        """Return the loss of an unchanged history against one that changes once, either way round.
-
-        To begin or to cease to have what can be reported is a change as well.
-        """
-        pairs = []
-        for a, b in product(dict.fromkeys([*self.values, NOTHING]), repeat=2):
-            for before in range(1, reports) if a != b else ():
-                changed = (a,) * before + (b,) * (reports - before)
-                pairs += [((a,) * reports, changed), (changed, (a,) * reports)]
-        return self._worst(pairs)
-
     def same_pattern(self, reports: int, distinct: int) -> Decimal:
         """Return the loss between histories with so many permanent responses, equal and different at the same times."""
         histories = list(product(self.values, repeat=reports))

@@ -20,14 +20,13 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.oracle import oracle as build_oracle
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.variance import frequency_variance
-from overstory.presentation.formats import epsilon_text, seconds_text
+from overstory.presentation.formats import seconds_text
 from overstory.privacy.attacks import Linkability, linkability
-from overstory.privacy.payloads.base import change_leak
-from overstory.privacy.payloads.shared import MILLION, bits_text
+from overstory.privacy.shared import MILLION, bits_text
 from overstory.protocol.channels import Influence
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count, whole_number
-from overstory.protocol.kinds.registry import mechanism, oracles_for
+from overstory.protocol.kinds.registry import oracles_for
 
 TWICE: Final = 2.0  # an oracle with at most twice the least variance is mentioned if its reports are smaller
 SLACK: Final = 1.01
@@ -128,7 +127,7 @@ def _given_up(ranking: tuple[Choice, ...], best: Choice) -> str | None:
         more = math.sqrt(free.variance / best.variance) - 1
         return (
             f"{free.name} would carry nothing that is the same whatever the value, for an error {max(more, 0):.1%} "
-            f"larger and {bits_text(free.report_bits)} a report; {_alike(best, free)}{_changes(best, free)}"
+            f"larger and {bits_text(free.report_bits)} a report; {_alike(best, free)}"
         )
     limit = TWICE * best.variance
     near = [c for c in ranking if c.variance <= limit and c.linkable.always.bits and not _names_device(c)]
@@ -141,7 +140,7 @@ def _given_up(ranking: tuple[Choice, ...], best: Choice) -> str | None:
     return (
         f"{small.name} would send {bits_text(small.report_bits)} instead of {best.report_bits} at {error}, but "
         f"{bits_text(same.bits)} of them are the same in every report; of a million devices "
-        f"{math.floor(same.crowd(MILLION)):,} share them; {_alike(best, small)}{_changes(best, small)}"
+        f"{math.floor(same.crowd(MILLION)):,} share them; {_alike(best, small)}"
     )
 
 
@@ -149,17 +148,6 @@ def _alike(first: Choice, second: Choice) -> str:
     """Say what two reports of each share, where the value does not change."""
     shared = [bits_text(choice.linkable.shared(1)) for choice in (first, second)]
     return f"two reports of an unchanged value share {shared[0]} with {first.name}, {shared[1]} with {second.name}"
-
-
-def _changes(first: Choice, second: Choice) -> str:
-    """Say how far a change of value shows in two linked reports of each, where that is finite."""
-    leaks = [change_leak(mechanism(choice.name, **choice.parameters)) for choice in (first, second)]
-    if not all(map(math.isfinite, leaks)):
-        return ""
-    return (
-        f"; a change of value within two linked reports has epsilon {epsilon_text(leaks[0])} with {first.name}, "
-        f"{epsilon_text(leaks[1])} with {second.name}"
-    )
 
 
 def _choice(built: Mechanism, domain_size: int, num_reports: int) -> Choice:

@@ -455,7 +455,7 @@ class OwnClient:
 
     def _run(self, declared: Declared, asked: Questions, process: int) -> Answers:
         from overstory.client.randomizer import Randomizer
-        from overstory.client.recorder import key_of_answer
+        from overstory.client.session import key_of_answer
 
         mechanism: Any = declared.mechanism
         cohorts, payloads = np.zeros(len(asked), np.int64), []

@@ -13,7 +13,7 @@ from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
     from overstory.client.client import Client
-    from overstory.client.consent.consent import Choice, Consent
+    from overstory.client.consent import Choice, Consent
     from overstory.client.outcomes import ConsentError, Fault, Flushed, Outcome, StateError
     from overstory.client.person.status import Status
     from overstory.client.randomizer import Randomizer, new_secret
@@ -46,7 +46,7 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "client.client": ("Client",),
-        "client.consent.consent": ("Choice", "Consent"),
+        "client.consent": ("Choice", "Consent"),
         "client.outcomes": ("ConsentError", "Fault", "Flushed", "Outcome", "StateError"),
         "client.person.status": ("Status",),
         "client.randomizer": ("Randomizer", "new_secret"),

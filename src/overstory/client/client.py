@@ -18,8 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, cast
 
-from overstory.client.consent.consent import Choice, Consent
-from overstory.client.consent.policy import UNASKED, EffectiveChoice, Permission, PermissionSources
+from overstory.client.consent import UNASKED, Choice, Consent, EffectiveChoice, Permission, PermissionSources
 from overstory.client.outcomes import MADE, Fault, Flushed, Outcome, StateError, WarnsOnce
 from overstory.client.state.files import StatePaths, check_app, introduce, policy_file, state_folder
 from overstory.protocol.errors import FormatError, ParameterError
@@ -227,7 +226,7 @@ class Client:
             return Status(effective, {}, self.paths.folder, memory.get("pending", 0), problem=problem)
 
     def consent(self, choice: Choice | str, *, moved: bool = False) -> Consent:
-        """Make the person's choice, for this registry and collector; see `overstory.client.consent.consent.choose`.
+        """Make the person's choice, for this registry and collector; see `overstory.client.consent.choose`.
 
         Parameters
         ----------

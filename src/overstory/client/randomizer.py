@@ -1,14 +1,13 @@
-"""From a value to a report on one device, with the permanent response memoized."""
+"""From a value to a report on one device; the permanent response is derived, and no value is kept."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Kind, Report, check_count, whole_number
+from overstory.protocol.kinds.base import Kind, Report, whole_number
 from overstory.protocol.sampling import Entropy, KeyedEntropy, SystemEntropy, check_secret, context, uniform_below
 from overstory.protocol.wire.upload import ID_BYTES
 
@@ -39,7 +38,7 @@ def randomizer_of(metric: Metric, key: bytes) -> Randomizer:
     """Return what makes a metric's reports on the device with this metric key."""
     account = hashlib.blake2b(metric.account, key=key, digest_size=32, person=b"account").digest()
     cohort = cohort_of(metric.mechanism, key, metric.id)
-    return Randomizer(metric.mechanism, secret=account, metric=metric.id, cohort=cohort, memo_size=0)
+    return Randomizer(metric.mechanism, secret=account, metric=metric.id, cohort=cohort)
 
 
 class Randomizer:
@@ -60,8 +59,6 @@ class Randomizer:
         each further set draws another permanent response, and they add up.
     entropy
         Where the fresh bits of `report` come from: the operating system, unless this is an experiment.
-    memo_size
-        How many permanent responses are cached in memory (others are derived again).
 
     Raises
     ------
@@ -87,11 +84,9 @@ class Randomizer:
         cohort: int | None = None,
         built_with: Kind | None = None,
         entropy: Entropy | None = None,
-        memo_size: int = 1024,
     ) -> None:
         if not isinstance(metric, str) or not metric:
             raise ParameterError(f"metric = {metric!r}: give the metric's id, a string that is not empty")
-        check_count("memo_size", memo_size, 0, sys.maxsize)
         if built_with is not None and mechanism.digest != built_with.digest:
             raise ParameterError(
                 f"{metric}: these are not the parameters that this program was built with; every further set of "
@@ -99,8 +94,6 @@ class Randomizer:
             )
         self.mechanism, self.metric = mechanism, metric
         self._secret = check_secret(secret)
-        self._memo: dict[Any, int] = {}
-        self._memo_size = memo_size
         self.cohort = cohort_of(mechanism, secret, metric) if cohort is None else whole_number(cohort)
         self._respond = mechanism.responder(self._secret, metric, self.cohort)
         self._instantaneous = mechanism.instantaneous
@@ -118,11 +111,7 @@ class Randomizer:
         ParameterError
             When the value is outside the domain.
         """
-        try:
-            cached = self._memo.get((type(value), value))
-        except TypeError:
-            raise _unusable(value) from None
-        return self._remember(value) if cached is None else cached
+        return self._respond(whole_number(value))
 
     def report(self, value: Any) -> Report:
         """Return a fresh report of `value`.
@@ -132,12 +121,7 @@ class Randomizer:
         ParameterError
             When the value is outside the domain.
         """
-        try:
-            permanent = self._memo.get((type(value), value))
-        except TypeError:
-            raise _unusable(value) from None
-        if permanent is None:
-            permanent = self._remember(value)
+        permanent = self._respond(whole_number(value))
         return _new_report(Report, (self.cohort, self._instantaneous(permanent, self._random_bits)))
 
     def nothing(self) -> int:
@@ -162,15 +146,3 @@ class Randomizer:
         drawn = self._periods.about(context(period, held))
         batch = drawn.bits(8 * ID_BYTES).to_bytes(ID_BYTES, "little")
         return batch, _new_report(Report, (self.cohort, self._instantaneous(permanent, drawn.bits)))
-
-    def _remember(self, value: Any) -> int:
-        bits = self._respond(whole_number(value))
-        if len(self._memo) >= self._memo_size:
-            self._memo.clear()  # one step, so that threads need no lock; what is lost is derived again
-        if self._memo_size:
-            self._memo[type(value), value] = bits  # 1 and True are equal to a dictionary, not to an encoding
-        return bits
-
-
-def _unusable(value: Any) -> ParameterError:
-    return ParameterError(f"a {type(value).__name__} cannot be reported: give a symbol, a string or bytes")

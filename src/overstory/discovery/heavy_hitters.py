@@ -193,7 +193,7 @@ def _largest_held(
     keep: int,
 ) -> tuple[NDArray[np.int64], Rows]:
     """Return the largest supports among prefixes that a value's code may begin with, and those prefixes."""
-    # Only the largest are asked: of most alphabets' and models' codes it takes long to tell.
+    # Only the largest are asked: of most alphabets' codes it takes long to tell.
     before, many, checked = question.num_bits - question.step, keep, 0
     held: list[int] = []
     order = _largest(supports, many)

@@ -17,8 +17,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 from overstory.client import Client
 from overstory.client.budget import ledger_of
-from overstory.client.consent.consent import Choice, Consent, choose
-from overstory.client.consent.policy import CI_VARIABLES
+from overstory.client.consent import CI_VARIABLES, Choice, Consent, choose
 from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
 from overstory.client.state.rows import Bounds, OutboxRow, RowState
 from overstory.client.state.state import State
@@ -28,9 +27,9 @@ from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing
 from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.terms import metric_terms
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.groups import OTHER

@@ -19,8 +19,8 @@ from overstory.presentation.formats import share as percentage
 from overstory.presentation.shown import Shown
 from overstory.privacy import PrivacyStatement, statement
 from overstory.privacy.attacks import Linkability, linkability, metric_linkability
-from overstory.privacy.payloads.shared import bits_text
 from overstory.privacy.payloads.shuffle import DELTA, CentralPrivacy, shuffled
+from overstory.privacy.shared import bits_text
 
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
@@ -402,7 +402,7 @@ class RapporPlan(Plan):
             f"the same, shuffled among {central.reports:,} (delta {central.delta:g})": central.epsilon,
             **{f"epsilon of {n} reports of one value": told.epsilon_n[n] for n in EPSILONS_SHOWN},
             "epsilon of any number of them": told.epsilon_permanent,
-            **{f"epsilon of a change in {n} reports": leak for n, leak in told.change_leak.items()},
+            "epsilon of any 2 reports, changing or not": told.epsilon_any[2],
         }
         figures = {
             "parameters": " ".join(f"{name}={self.parameters[name]:.4g}" for name in "khmpqf"),
@@ -417,7 +417,7 @@ class RapporPlan(Plan):
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
         privacy = self.privacy.to_json()
-        shared = ("epsilon_report", "epsilon_permanent", "epsilon_n", "change_leak")
+        shared = ("epsilon_report", "epsilon_permanent", "epsilon_n", "epsilon_any")
         return {
             "mechanism": self.mechanism.name,
             "parameters": dict(self.parameters),

@@ -32,7 +32,7 @@ from overstory.presentation.formats import epsilon_text, finite, percent, plural
 from overstory.presentation.formats import share as percentage
 from overstory.presentation.result import Result
 from overstory.presentation.shown import Shown
-from overstory.privacy.payloads.base import terms_of
+from overstory.privacy.terms import terms_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count, check_epsilon
 from overstory.protocol.kinds.registry import oracles_for

@@ -13,9 +13,9 @@ from overstory._lazy import lazy_names
 if TYPE_CHECKING:
     from overstory.privacy.approximate import delta_at, epsilon_at
     from overstory.privacy.ledger import Account, Ledger
-    from overstory.privacy.payloads.base import Attack, attack, change_leak, terms_of
     from overstory.privacy.payloads.shuffle import CentralPrivacy, shuffled
     from overstory.privacy.statements import Claim, PrivacyStatement, statement
+    from overstory.privacy.terms import Attack, attack, terms_of
 
 __all__ = [
     "Account",
@@ -25,7 +25,6 @@ __all__ = [
     "Ledger",
     "PrivacyStatement",
     "attack",
-    "change_leak",
     "delta_at",
     "epsilon_at",
     "shuffled",
@@ -37,17 +36,16 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "Account": "privacy.ledger",
-        "Attack": "privacy.payloads.base",
+        "Attack": "privacy.terms",
         "CentralPrivacy": "privacy.payloads.shuffle",
         "Claim": "privacy.statements",
         "Ledger": "privacy.ledger",
         "PrivacyStatement": "privacy.statements",
-        "attack": "privacy.payloads.base",
-        "change_leak": "privacy.payloads.base",
+        "attack": "privacy.terms",
         "delta_at": "privacy.approximate",
         "epsilon_at": "privacy.approximate",
         "shuffled": "privacy.payloads.shuffle",
         "statement": "privacy.statements",
-        "terms_of": "privacy.payloads.base",
+        "terms_of": "privacy.terms",
     },
 )

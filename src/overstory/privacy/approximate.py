@@ -26,8 +26,7 @@ from itertools import accumulate
 from operator import mul
 from typing import Final, NamedTuple
 
-from overstory.privacy.histories import SLACK
-from overstory.privacy.terms import Terms
+from overstory.privacy.terms import SLACK, Terms
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
 
@@ -60,7 +59,7 @@ def epsilon_at(terms: Terms, reports: int, delta: float = DELTA) -> float:
 
     Examples
     --------
-    >>> from overstory.privacy.payloads.base import terms_of
+    >>> from overstory.privacy.terms import terms_of
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> meter = terms_of(mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10))
     >>> round(meter.epsilon_any(334), 2), round(epsilon_at(meter, 334), 2), round(epsilon_at(meter, 334, 1e-9), 2)
@@ -91,7 +90,7 @@ def delta_at(terms: Terms, reports: int, epsilon: float) -> float:
 
     Examples
     --------
-    >>> from overstory.privacy.payloads.base import terms_of
+    >>> from overstory.privacy.terms import terms_of
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> meter = terms_of(mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10))
     >>> delta_at(meter, 334, epsilon=epsilon_at(meter, 334, 1e-6)) <= 1e-6

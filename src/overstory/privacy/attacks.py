@@ -21,9 +21,8 @@ from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from overstory.presentation.formats import share
-from overstory.privacy.histories import PRECISE
-from overstory.privacy.payloads.base import Evidence, terms_class
-from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, bits_text
+from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness, bits_text
+from overstory.privacy.terms import PRECISE, Evidence, terms_class
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Report, check_cohort
 

@@ -28,7 +28,7 @@ class Account:
 
     Examples
     --------
-    >>> from overstory.privacy.payloads.base import terms_of
+    >>> from overstory.privacy.terms import terms_of
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> colour = mechanism("basic-rappor", domain_size=4)
     >>> account = Account("colour", colour.digest.hex(), terms_of(colour), ((0, 2), (1, 1)))
@@ -84,7 +84,7 @@ class Ledger:
 
     Examples
     --------
-    >>> from overstory.privacy.payloads.base import terms_of
+    >>> from overstory.privacy.terms import terms_of
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> colour = mechanism("basic-rappor", domain_size=4)
     >>> names = ("colour", "shade")

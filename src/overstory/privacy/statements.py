@@ -7,7 +7,6 @@ A caution stands next to a number where a paper claims more than it proves, or w
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -17,9 +16,7 @@ from overstory.presentation.document import Block, Lines, Table
 from overstory.presentation.formats import CERTAIN, MOST, epsilon_text, factor, finite, odds_text, plural
 from overstory.privacy.approximate import DELTA, epsilon_at
 from overstory.privacy.attacks import Linkability, linkability
-from overstory.privacy.histories import MOST_CHANGE_REPORTS
-from overstory.privacy.payloads.base import Attack, Success, attack, metric_terms, terms_of
-from overstory.privacy.terms import Terms, add_up
+from overstory.privacy.terms import Attack, Success, Terms, add_up, attack, metric_terms, terms_of
 from overstory.protocol.channels import Influence
 from overstory.protocol.kinds.base import Kind, Mechanism
 from overstory.protocol.numeric.randomizer import NumericRandomizer
@@ -46,7 +43,7 @@ class Claim:
     delta: float | None = None  # the chance but for which it is `epsilon_at_delta`
     # what it is but for that chance, where that is less: only where all noise is fresh
     epsilon_at_delta: float | None = None
-    kind: str = "any"  # "any", "report", "years", "unchanged", "permanent", "values", "pattern" or "change"
+    kind: str = "any"  # "any", "report", "years", "unchanged", "permanent", "values" or "pattern"
     reason: str | None = None  # why there is no bound, where there is none
 
     @property
@@ -134,13 +131,6 @@ class Claims:
             f"any number of reports, {UNCHANGED}", epsilon, rests, self.cautions.get("permanent"), kind="permanent"
         )
 
-    def change(self, reports: int) -> Claim:
-        about, rests = (
-            f"a change of value within {plural(reports, 'report')}",
-            FRESH_CHANGE if self.terms.fresh else CHANGE,
-        )
-        return Claim(about, self.terms.change_leak(reports), rests, self.cautions.get("change"), kind="change")
-
     @property
     def of_values(self) -> str:
         most = "" if self.terms.most_values is None else f" and {self.terms.most_values}"
@@ -149,7 +139,7 @@ class Claims:
 
 def why_unbounded(every: Iterable[Terms]) -> str:
     """Say why any two histories have no bound, where they have none."""
-    certain = next((terms for terms in every if math.isinf(terms.change_leak(2))), None)
+    certain = next((terms for terms in every if terms.proves_changes), None)
     return NOT_BOUNDED if certain is None else CHANGED
 
 
@@ -191,8 +181,6 @@ class PrivacyStatement:
     epsilon_report: float  # one report (RAPPOR's eps_1)
     epsilon_n: Mapping[int, float]  # n reports of one unchanged value, by n
     epsilon_permanent: float  # any number of reports of one unchanged value (RAPPOR's eps_infinity)
-    # n reports of one value against n reports in which it changed once, to another or to nothing or from it, by n
-    change_leak: Mapping[int, float]
     terms: Terms  # the integers that all of it follows from
     attack: Attack  # what the best attacker achieves: a guess, and a suspicion at 1% false positives
     linkable: Linkability  # what the reports of a device have in common, in bits
@@ -245,7 +233,6 @@ class PrivacyStatement:
                 self.cautions.get("values"),
                 kind="values",
             )
-        yield from (claims.change(n) for n in self.change_leak)
 
     def plain_words(self) -> str:
         """Say it to a person: first what holds whatever the person does."""
@@ -276,15 +263,8 @@ class PrivacyStatement:
                 f"However many reports of the same value there are, it is {_by_factor(self.epsilon_permanent)}; "
                 "each different value adds the same amount."
             )
-        if self.change_leak and not self.terms.fresh:
-            number, leak = min(self.change_leak.items())
-            how = CERTAIN if leak > MOST else f"a factor of up to {factor(leak)}"
-            yield (
-                f"A change of value can be certain from {number} reports: the same value always sends the same report."
-                if math.isinf(leak)
-                else f"From {number} reports, someone could tell that a value changed ({how}, epsilon "
-                f"{epsilon_text(leak)}), and better with every further report."
-            )
+        if self.terms.proves_changes:
+            yield "A change of value can be certain from 2 reports: the same value always sends the same report."
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
@@ -294,7 +274,6 @@ class PrivacyStatement:
             "epsilon_report": finite(self.epsilon_report),
             "epsilon_permanent": finite(self.epsilon_permanent),
             "epsilon_n": by_number(self.epsilon_n),
-            "change_leak": by_number(self.change_leak),
             "epsilon_any": by_number(self.epsilon_any),
             "epsilon_any_exact": [n for n in self.epsilon_any if self.terms.epsilon_any_is_exact(n)],
             "delta": self.delta if self.epsilon_at_delta else None,
@@ -313,7 +292,6 @@ def statement(
     mechanism: Kind,
     *,
     reports: Iterable[int] = (1, 2, 3, 5, 10),
-    change_reports: Iterable[int] = (2,),
     delta: float = DELTA,
     terms: Terms | None = None,
 ) -> PrivacyStatement:
@@ -325,8 +303,6 @@ def statement(
         A frequency oracle's mechanism, or a numeric randomizer.
     reports
         For which n to state `epsilon_n` and `epsilon_any`.
-    change_reports
-        For which n to state the leak of a change.
     delta
         The chance for which `epsilon_at_delta` is stated; ignored where responses are memoized.
     terms
@@ -342,8 +318,8 @@ def statement(
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
     >>> said = statement(rappor)
-    >>> round(said.epsilon_report, 4), round(said.epsilon_permanent, 4), round(said.change_leak[2], 2)
-    (1.0743, 4.3944, 8.61)
+    >>> round(said.epsilon_report, 4), round(said.epsilon_permanent, 4)
+    (1.0743, 4.3944)
     >>> round(said.epsilon_values(3), 3)
     13.183
     >>> round(said.epsilon_any[2], 2), said.terms.epsilon_any_is_exact(2)
@@ -354,7 +330,7 @@ def statement(
     achieved = attack(mechanism)
     if terms != by_itself:  # enough answers with noise of their own give an unchanged value away
         achieved = replace(achieved, unchanged=Success(1.0, 1.0))
-    epsilons, changes = ((1,), ()) if terms.once else (tuple(reports), tuple(change_reports))
+    epsilons = (1,) if terms.once else tuple(reports)
     # Any two histories: of as many reports as are asked for, of a window's and of ten windows'.
     window: int | None = mechanism.parameters.get("window")
     numbers = {n for n in (*epsilons, *((window, 10 * window) if window else ())) if n > 1}
@@ -366,7 +342,6 @@ def statement(
         epsilon_report=mechanism.epsilon_report,
         epsilon_n=MappingProxyType({n: terms.epsilon_n(n) for n in epsilons}),
         epsilon_permanent=mechanism.epsilon_permanent if terms == by_itself else terms.epsilon_permanent,
-        change_leak=MappingProxyType({n: terms.change_leak(n) for n in changes}),
         terms=terms,
         attack=achieved,
         epsilon_any=MappingProxyType(together),
@@ -408,12 +383,6 @@ SAME_PATTERN = (
     "only between histories in which the same reports come from one permanent response. Values with one hash share it, "
     "and so do values past a cap."
 )
-CHANGE = (
-    "The value changes once, at the worst moment, to the worst other value, or to nothing that can be reported, or "
-    "from that, and the two permanent responses are independent; not covered by the permanent epsilon, and it grows "
-    "with every further report."
-)
-FRESH_CHANGE = "The value changes once, after the first report; the reports after that add up, as always."
 ONCE = "A device sends one report by these parameters and no other, whether its value changes or not."
 
 
@@ -427,16 +396,6 @@ def cautions(mechanism: Kind, terms: Terms) -> dict[str, str]:
         for claim, text in caution(mechanism, terms).items():
             by_claim[claim] = f"{by_claim[claim]} {text}" if claim in by_claim else text
     return by_claim
-
-
-def first_change_above(terms: Terms, epsilon: float) -> int | None:
-    """Return the number of reports from which a change leaks more than `epsilon`; None past a thousand."""
-    least, most = 1, 2
-    while terms.change_leak(most) <= epsilon:
-        if most == MOST_CHANGE_REPORTS:
-            return None
-        least, most = most, min(2 * most, MOST_CHANGE_REPORTS)
-    return bisect_right(range(least + 1, most), epsilon, key=terms.change_leak) + least + 1
 
 
 def _superadditive(terms: Terms) -> dict[str, str]:
@@ -470,35 +429,21 @@ def _window(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
 
 
 def _opt_dr(mechanism: Mechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the terms say all
-    exceeded = first_change_above(terms, terms.epsilon_permanent)
-    beyond = f" A change of bin within {exceeded} reports is beyond it already." if exceeded else ""
     return {
         "values": f"The thesis (section 4.3) claims {epsilon_text(terms.epsilon_permanent)} for any number of bins, by "
         "parallel composition, since the collector cannot link a participant's reports. That is an assumption about "
         "linking, not a theorem: parallel composition is across people, and D linked bins of one person cost D times "
-        "as much." + beyond
+        "as much."
     }
 
 
 def _loloha(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
     symbols: int = mechanism.encoding.num_symbols
     ceiling = add_up([(symbols, terms.epsilon_permanent)])
-    exceeded = first_change_above(terms, ceiling)
-    beyond = f": a change of symbol within {exceeded} reports leaks more than that" if exceeded else ""
     return {
         "values": f"The paper claims {symbols} x {epsilon_text(terms.epsilon_permanent)} = {epsilon_text(ceiling)} for "
         "whatever a device reports. It holds between histories whose hashed symbols repeat alike, which histories of "
-        f"different values need not do; it fails under changes{beyond}."
-    }
-
-
-def _published(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
-    if not mechanism.parameters.get("published"):
-        return {}
-    asked: float = mechanism.parameters["epsilon_report"]
-    return {
-        "report": f"The published second round leaves out the way over a third symbol: {epsilon_text(asked)} was asked "
-        f"for, and more noise than needed is added, for {epsilon_text(terms.epsilon_n(1))}."
+        "different values need not do; it fails under changes."
     }
 
 
@@ -537,8 +482,7 @@ ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
     "wb": (_window,),
     "opt-wb": (_window,),
     "opt-dr": (_opt_dr,),
-    "l-grr": (_published,),
-    "loloha": (_published, _loloha),
+    "loloha": (_loloha,),
     "random-matrix": (_lecture,),
     "square-wave": (_numbers,),
     "duchi": (_numbers,),

@@ -327,12 +327,6 @@ class SearchMechanism(Split):
         check_cohort(cohort, self.num_cohorts)
         return bisect_right(self.bounds, cohort) - 1
 
-    def question_text(self, cohort: int) -> str:
-        question = self.questions[self.group_of(cohort)]
-        if question.name == DICTIONARY:
-            return f"which of {len(self.plan.known):,} expected values it has, if any"
-        return f"the first {question.num_bits} of the code's {question.width} bits"
-
     def given(self, question: Question, value: Any) -> int:
         if value == ELSEWHERE:
             return question.value(None)

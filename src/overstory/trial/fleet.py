@@ -22,8 +22,7 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.client.consent.consent import Agreement, Choice, Consent
-from overstory.client.consent.policy import EffectiveChoice
+from overstory.client.consent import Agreement, Choice, Consent, EffectiveChoice
 from overstory.client.outcomes import MADE, Outcome
 from overstory.client.session import Session
 from overstory.client.state.files import StatePaths

@@ -34,8 +34,8 @@ from overstory.presentation.formats import epsilon_text, factor, guess_text, par
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
 from overstory.presentation.shown import Shown
-from overstory.privacy.payloads.base import terms_of
 from overstory.privacy.statements import statement
+from overstory.privacy.terms import terms_of
 from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
@@ -98,7 +98,7 @@ class Trial(Shown):
         ever = self.kind.epsilon_permanent
         if math.isinf(ever):
             return "more reports", "each tells as much again, without limit"
-        change = "; two different ones prove a change" if math.isinf(terms_of(self.kind).change_leak(2)) else ""
+        change = "; two different ones prove a change" if terms_of(self.kind).proves_changes else ""
         words = f"epsilon {epsilon_text(ever)} for any number of reports of one {self.of}; another adds as much{change}"
         return "more reports", words
 

@@ -301,7 +301,7 @@ class ValueTrial(CountTrial):
             "devices": len(self.people),
             "values": len(self.people.labels),
             "reports_per_device": float(self.budget.reports),
-            **{key: self.stated[key] for key in ("epsilon_permanent", "epsilon_n", "change_leak")},
+            **{key: self.stated[key] for key in ("epsilon_permanent", "epsilon_n", "epsilon_any")},
             "privacy": self.privacy,
             "seed": self.seed,
             **{key: finite(value) for key, value in self.estimate.summary().items()},

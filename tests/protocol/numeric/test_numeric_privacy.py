@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from overstory.privacy import statement
-from overstory.privacy.payloads.base import terms_from_json, terms_of
+from overstory.privacy.terms import terms_from_json, terms_of
 from overstory.protocol import numeric
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError
@@ -237,7 +237,7 @@ def test_terms_say_what_it_costs(kind):
     built = kind(1.0)
     terms = terms_of(built)
     assert terms.epsilon_n(1) == terms.epsilon_n(50) == built.epsilon_report == built.epsilon_n(9)
-    assert terms.change_leak(2) == math.inf
+    assert terms.proves_changes
     assert terms.epsilon_values(2) == 2 * built.epsilon_report
     assert statement(built).epsilon_permanent == built.epsilon_permanent == built.epsilon_report
     assert terms.most_values == statement(built).domain_size == getattr(built, "num_positions", 100)

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.kinds.bits import l_osue
-from overstory.protocol.kinds.hashes import olh
 from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
 from overstory.protocol.numeric.ranges import LevelTree
 from overstory.protocol.sampling import SeededEntropy
@@ -86,14 +84,3 @@ def test_a_report_of_ranges_travels_with_its_level_as_cohort():
     assert {ranges.randomize(99, SeededEntropy(i)).bits < 1 << 100 for i in range(30)} == {True}
     with pytest.raises(ParameterError, match="cohort"):
         ranges.likelihood(Report(4, 0), 3)
-    hashed = RangeRandomizer(100, 1.0, level_oracle=lambda size, epsilon: olh(domain_size=size, epsilon=epsilon))
-    with pytest.raises(ParameterError, match="cohorts of olh do not travel"):
-        hashed.randomize(3, SeededEntropy(1))
-
-
-def test_a_level_of_two_rounds_has_no_round_of_its_own():
-    def two_rounds(size, epsilon):
-        return l_osue(domain_size=size, epsilon_permanent=2 * epsilon, epsilon_report=epsilon)
-
-    with pytest.raises(ParameterError, match="second round"):
-        _ = RangeRandomizer(9, 1.0, level_oracle=two_rounds).instantaneous

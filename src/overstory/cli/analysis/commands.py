@@ -463,10 +463,7 @@ values: some devices are asked about those, the others about the rest.
 The answers of real devices, to a metric whose domain is unknown strings or integers, are in a store or in files:
 `overstory decode` searches those.""",
     runs="analysis.discover",
-    rules=(
-        OneOf(("--bits", "--bytes")),
-        OneOf(("--alphabet", "--bits")),
-    ),
+    rules=(OneOf(("--bits", "--bytes")), OneOf(("--alphabet", "--bits"))),
 )
 
 DEMO: Final = Command(

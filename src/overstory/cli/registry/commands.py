@@ -123,16 +123,15 @@ PRIVACY: Final = Command(
         "(default: 1e-9)",
         type=float,
     ),
-    Option("--shuffled", "also state what reports reveal that arrive shuffled among N others'", "N", int),
+    Option("--shuffled", "also state what a report reveals that arrives shuffled among N others'", "N", int),
     Option("--honest", "with --shuffled: the honest share", "SHARE", float, 1.0),
-    Option("--periods", "with --shuffled: reports of one value (default: any number; of a panel, a year's)", "T", int),
     more="""\
 Give a metric of a registry (--registry FILE), an oracle with its parameters, or --params for RAPPOR. Epsilon is the
 privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a report can move the
 odds between any two values.""",
     runs="registry.privacy",
     writes_tables=True,
-    rules=(Needs(("--honest", "--periods"), ("--shuffled",), "it is about shuffled reports"),),
+    rules=(Needs(("--honest",), ("--shuffled",), "it is about shuffled reports"),),
 )
 
 COMMANDS: Final = {"metrics": METRICS, "privacy": PRIVACY}

@@ -14,10 +14,10 @@ from overstory.presentation.formats import finite, parameter_words
 from overstory.presentation.streams import printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
-from overstory.privacy.histories import check_reports
 from overstory.privacy.registry.page import metric_statement
 from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import claims_blocks
+from overstory.privacy.terms import check_reports
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import BUILDERS, Builders, build_from, names_for
@@ -61,9 +61,8 @@ def run(args: argparse.Namespace) -> int:
     year = None if metric is None else yearly([metric], budget)
     if metric is None:
         reports = tuple(sorted({*SHOWN, *extra}))
-        changes = tuple(sorted({2, *(n for n in extra if n > 1)}))
         mechanism = _mechanism(args)
-        stated = statement(mechanism, reports=reports, change_reports=changes, delta=delta)
+        stated = statement(mechanism, reports=reports, delta=delta)
     else:
         mechanism = metric.mechanism
         stated = metric_statement(metric, reports=extra, delta=delta)
@@ -83,11 +82,7 @@ def _shuffled(mechanism: Kind, args: argparse.Namespace, metric: Metric | None) 
     if metric is not None and metric.groups is not None:
         raise ParameterError(f"{metric.id}: {central.GROUPED}")
     delta = central.DELTA if args.delta is None else args.delta
-    panel = None if metric is None else metric.panel
-    periods = panel.most_in_a_year if panel is not None and args.periods is None else args.periods
-    return central.shuffled(
-        mechanism, args.shuffled, delta, periods=periods, honest=args.honest, afresh=panel is not None
-    )
+    return central.shuffled(mechanism, args.shuffled, delta, honest=args.honest)
 
 
 def _mechanism(args: argparse.Namespace) -> Kind:

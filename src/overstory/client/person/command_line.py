@@ -21,7 +21,7 @@ EXAMPLES: Final = {
     "off": "{0} off --app editor\n  {0} off --all",
     "forget": "{0} forget --app editor --yes",
     "status": "{0} status --app editor --details\n  {0} status",
-    "view": "{0} view --app editor --explain colour=green --html view.html",
+    "view": "{0} view --app editor --html view.html",
 }
 
 
@@ -68,10 +68,6 @@ def _add_own(parser: argparse.ArgumentParser, name: str, *, alone: bool) -> None
         parser.add_argument("--yes", action="store_true", help="do not ask")
     if name == "view":
         parser.add_argument(
-            "--explain", action="append", default=[], metavar="METRIC=VALUE", help="explain a value; may be repeated"
-        )
-        parser.add_argument(
             "--reports", type=int, default=5, metavar="N", help="explain N reports of each metric (default: 5)"
         )
         parser.add_argument("--html", metavar="FILE", help="write an HTML page instead")
-        parser.add_argument("--web", action="store_true", help="serve the page on this machine until Ctrl-C")

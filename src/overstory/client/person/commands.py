@@ -188,7 +188,7 @@ def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -
 
 def choose(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `on` (which shows the metrics and asks first), `local` or `off`: store the choice, its date and metrics."""
-    from overstory.client.consent.consent import choose as store_choice
+    from overstory.client.consent import choose as store_choice
     from overstory.client.person.question import asked_of, first_screen, question, question_json
 
     choice: str = args.command
@@ -264,7 +264,7 @@ def _agreed(context: CommandContext) -> bool:
 
 def turn_all_off(contexts: Mapping[str, CommandContext], args: argparse.Namespace) -> int:
     """Run `off --all`; return 2 where one of the applications could not be turned off."""
-    from overstory.client.consent.consent import choose as store_choice
+    from overstory.client.consent import choose as store_choice
 
     today, results, failed = datetime.now(UTC).date(), [], False
     for name, context in contexts.items():
@@ -359,29 +359,20 @@ def show_all(contexts: Mapping[str, CommandContext], args: argparse.Namespace) -
 
 
 def show_view(context: CommandContext, args: argparse.Namespace) -> None:
-    """Run `view`: in the terminal, as JSON, into a file, or as a page until Ctrl-C."""
+    """Run `view`: in the terminal, as JSON, or as a page in a file."""
     from overstory.client.person.view import build, view_json
-    from overstory.presentation.render_html import STYLE, accents, as_page
+    from overstory.presentation.render_html import accents, as_page
     from overstory.presentation.render_text import as_text
 
-    if sum(map(bool, (args.json, args.html, args.web))) > 1:
-        raise ParameterError("--json, --html and --web are three ways to show it: give one")
+    if args.json and args.html:
+        raise ParameterError("--json and --html are two ways to show it: give one")
     if args.reports < 0:
         raise ParameterError(f"--reports {args.reports}: give a whole number from 0")
-    view, accent = _read_view(context, args.explain), accents(*context.registry.colors)
-
-    def page() -> str:
-        return as_page(build(_read_view(context, args.explain), reports=args.reports), contents=True, accent=accent)
-
-    if args.web:
-        from overstory.client.person.server import LocalPage
-
-        with LocalPage(page, STYLE + accent) as server, contextlib.suppress(KeyboardInterrupt):
-            say(f"{server.url} (for this machine alone, until Ctrl-C)")
-            sys.stdout.flush()
-            server.serve_forever()
-    elif args.html:
-        Path(args.html).write_text(page(), encoding="utf-8")
+    view = _read_view(context)
+    if args.html:
+        accent = accents(*context.registry.colors)
+        page = as_page(build(view, reports=args.reports), contents=True, accent=accent)
+        Path(args.html).write_text(page, encoding="utf-8")
         say(f"written: {args.html}")
     elif args.json:
         say_json(view_json(view))
@@ -389,28 +380,14 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
         sys.stdout.write(as_text(build(view, reports=args.reports)))
 
 
-def _read_view(context: CommandContext, explain: Sequence[str]) -> View:
-    from overstory.client.person.explanation import explain as explained
-    from overstory.client.person.explanation import read_value
+def _read_view(context: CommandContext) -> View:
     from overstory.client.person.view import View, view_metrics
     from overstory.client.state.state import State
 
-    state = State(context.paths)
-    wanted = [_named(context, text) for text in explain]
     status = _status(context)
     try:
-        with state.snapshot() as rows:
+        with State(context.paths).snapshot() as rows:
             metrics = view_metrics(rows, context.registry)
     except StateError:  # the status says why, where there is one
         metrics = view_metrics(None, context.registry)
-    values = tuple(explained(state, metric, read_value(metric, text)) for metric, text in wanted)
-    return View(context.name, status, metrics, values, context.registry.oblivious)
-
-
-def _named(context: CommandContext, text: str) -> tuple[Any, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ParameterError(f"--explain {text}: give METRIC=VALUE")
-    if not context.registry:
-        raise ParameterError(f"--explain {text}: {context.no_registry or 'the registry lists no metric'}")
-    return context.registry[name], value
+    return View(context.name, status, metrics, context.registry.oblivious)

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 from overstory.client.budget import ledger_of
-from overstory.client.consent.consent import WORDS, Choice, Consent, origin, pinned, read_consent
+from overstory.client.consent import WORDS, Choice, Consent, origin, pinned, read_consent
 from overstory.client.outcomes import ConsentError, StateError
 from overstory.client.person.status import FIRST, SCREEN, asked_by, metric_line, one_screen, relay_status
 from overstory.client.state.files import StatePaths, policy_file
@@ -31,7 +31,7 @@ from overstory.privacy.statements import Claim
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 if TYPE_CHECKING:
-    from overstory.client.consent.policy import EffectiveChoice
+    from overstory.client.consent import EffectiveChoice
     from overstory.privacy.ledger import Ledger
 
 
@@ -47,7 +47,7 @@ class CommandContext:
 
     @property
     def effective(self) -> EffectiveChoice:
-        from overstory.client.consent.policy import effective
+        from overstory.client.consent import effective
 
         return effective(self.paths, self.environ, policy_file(self.environ))
 

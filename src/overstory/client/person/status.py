@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.budget import Allowance, ledger_of
-from overstory.client.consent.consent import NEW, Choice, pinned
-from overstory.client.consent.policy import EffectiveChoice, refused
+from overstory.client.consent import NEW, Choice, EffectiveChoice, pinned, refused
 from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import LONGEST_DELAY, Rows, RowState
@@ -151,69 +150,36 @@ _LOST: Final = {
 
 @dataclass(frozen=True)
 class Status:
-    """What there is to know of one application on this device.
+    """What there is to know of one application on this device."""
 
-    Attributes
-    ----------
-    effective
-        What may be done now, and its cause.
-    missing
-        Metrics that the person has not been asked about as they are, with what is new or has changed.
-    folder
-        Where the state lies, or would.
-    pending
-        Reports that are in memory alone, not yet on the disk.
-    outbox
-        Reports in the outbox by state: waiting, sent, dropped, local.
-    counts
-        What happened so far, by word.
-    due
-        In how many seconds the first of the reports that wait is due, and the last; None when none waits. Each is sent
-        by the first flush after that.
-    problem
-        Why the state cannot be used, the last thing that went wrong, or what the collector refuses, or what answers in
-        its place, and since which day; None when all is well.
-    last_success
-        By metric, the period in which a report was last sent; no finer time is kept.
-    failures
-        How often in a row the collector has failed.
-    clock
-        What is wrong with the clock; None when nothing is known to be.
-    spent, totals
-        What each metric has cost, and what they have cost together.
-    notes
-        What a person should know that is no trouble: reports that travel in the clear, a machine without an id.
-    caveats
-        What `spent` does not know, a sentence each.
-    server
-        The collector that reports may go to under the choice; None where none is known yet.
-    relay
-        The relay that reports of oblivious metrics go through; None where no metric is oblivious.
-    registry
-        The metrics; None where none are known.
-    next_answers
-        When this device is asked next, as a period's label by metric, where it is before the metric's end; None where
-        nothing has a panel, or there is no secret yet.
-    """
-
-    effective: EffectiveChoice
+    effective: EffectiveChoice  # what may be done now, and its cause
+    # metrics that the person has not been asked about as they are, with what is new or has changed
     missing: Mapping[str, tuple[str, ...]]
-    folder: Path
-    pending: int = 0
+    folder: Path  # where the state lies, or would
+    pending: int = 0  # reports that are in memory alone, not yet on the disk
+    # reports in the outbox by state: waiting, sent, dropped, local
     outbox: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)  # what happened so far, by word
+    # in how many seconds the first of the reports that wait is due, and the last; None when none waits. Each is sent by
+    # the first flush after that
     due: tuple[float, float] | None = None
+    # why the state cannot be used, the last thing that went wrong, or what the collector refuses, or what answers in
+    # its place, and since which day; None when all is well
     problem: str | None = None
+    # by metric, the period in which a report was last sent; no finer time is kept
     last_success: Mapping[str, str] = field(default_factory=dict)
-    failures: int = 0
-    clock: str | None = None
-    spent: tuple[MetricCost, ...] = ()
+    failures: int = 0  # how often in a row the collector has failed
+    clock: str | None = None  # what is wrong with the clock; None when nothing is known to be
+    spent: tuple[MetricCost, ...] = ()  # what the reports of each metric have cost so far
+    # what a person should know that is no trouble: reports that travel in the clear, a machine without an id
     notes: tuple[str, ...] = ()
-    caveats: tuple[str, ...] = ()
-    totals: tuple[TotalCost, ...] = ()
-    server: str | None = None
-    relay: RelayStatus | None = None
-    registry: MetricRegistry | None = None
+    caveats: tuple[str, ...] = ()  # what `spent` does not know, a sentence each
+    totals: tuple[TotalCost, ...] = ()  # what the metrics have cost together
+    server: str | None = None  # the collector that reports may go to; None where none is known yet
+    relay: RelayStatus | None = None  # that reports of oblivious metrics go through; None where no metric is oblivious
+    registry: MetricRegistry | None = None  # the metrics; None where none are known
+    # when this device is asked next, as a period's label by metric, where it is before the metric's end; None where
+    # nothing has a panel, or there is no secret yet
     next_answers: Mapping[str, str] | None = None
 
     @property

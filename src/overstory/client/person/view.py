@@ -1,43 +1,166 @@
 """What a person can see of her device: what was recorded, exactly what is sent, and what can be inferred.
 
-True values are not shown because they are not stored: the state holds permanent responses and encoded reports. A
-program that knows a value can explain it (`overstory.client.person.explanation`).
+True values are not shown because they are not stored: the state holds permanent responses and encoded reports. Every
+byte of a report is explained. What can be inferred is exact Bayes, shown with the prior.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.client.budget import ledger_of
-from overstory.client.person.explanation import (
-    Explanation,
-    Inference,
-    Part,
-    annotate,
-    bit_string,
-    infer,
-    matches,
-    payload_words,
-    report_in,
-)
 from overstory.client.person.status import Status
 from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
 from overstory.client.upload.retry import RELAYED
 from overstory.presentation.document import Block, Folded, Heading, KeyValues, Lines, Paragraph, Row, Table
-from overstory.presentation.formats import date_words, finite, share
-from overstory.privacy.attacks import metric_linkability
+from overstory.presentation.formats import date_words, finite, plural, share
+from overstory.privacy.attacks import metric_linkability, posterior
 from overstory.privacy.registry.cost import MetricCost, metric_cost
 from overstory.privacy.registry.page import metric_facts
-from overstory.protocol.errors import WireError
+from overstory.privacy.statements import Claims
+from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.kinds.base import Kind, Report
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.period import Period
+from overstory.protocol.wire.upload import Upload, cohort_width, decode_batch, decode_uploads
 
 if TYPE_CHECKING:
     from overstory.privacy.ledger import Ledger
     from overstory.protocol.metrics.tables import ObliviousRoute
+
+
+@dataclass(frozen=True)
+class Part:
+    """Consecutive bytes of an upload, and their meaning in words."""
+
+    name: str
+    raw: bytes
+    meaning: str
+
+
+def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
+    """Return every byte of an upload with one report, each part with its meaning; joined, they are the upload."""
+    upload, report = report_in(body)
+    batch = decode_batch(upload.reports)
+    made_by = "the parameters that it was made by"
+    of = made_by if metric is None else f"this metric's parameters ({metric.mechanism.name})"
+    encodes = "how this device encodes values; drawn from its secret, the same for ever"
+    if metric is not None and metric.panel is not None:
+        encodes = "how this answer encodes values; drawn from the device's secret, another in every answer"
+    says = "" if metric is None else f": {payload_words(metric.mechanism, report.bits, metric.labels)}"
+    lengths = "the lengths of two names" if upload.group else "the length of the metric's name"
+    with_id = "from this device's secret; a second copy of this report is known by it and not counted"
+    cuts = [
+        ("format", 8, f"an upload, version 1, and {lengths}"),
+        ("batch id", 16, with_id if any(upload.batch) else "erased here once the report was settled"),
+        ("period", 4, f"{_period(metric, upload.period)}; no finer time is sent"),
+        ("length", 4, f"{len(upload.reports)} bytes of reports follow"),
+        ("metric", len(upload.metric), upload.metric),
+        ("group", len(upload.group), f"{upload.group}, in clear: the group that this device is in"),
+        ("format", 6, "a batch of reports, version 1"),
+        ("bits", 2, f"a report has {plural(batch.num_bits, 'bit')}"),
+        ("cohorts", 4, f"there {'is' if batch.num_cohorts == 1 else 'are'} {batch.num_cohorts}"),
+        ("reports", 4, "there is 1"),
+        ("parameters", 16, f"the digest of {of}"),
+        (
+            "cohort",
+            cohort_width(batch.num_cohorts),
+            "0: all devices encode alike" if batch.num_cohorts == 1 else f"{report.cohort}: {encodes}",
+        ),
+        ("report", (batch.num_bits + 7) // 8, f"what the device says, after all noise{says}"),
+        ("checksum", 4, "of the batch, against damage on the way"),
+    ]
+    ends = accumulate(length for _, length, _ in cuts)
+    parts = [
+        Part(name, body[end - length : end], meaning) for end, (name, length, meaning) in zip(ends, cuts, strict=True)
+    ]
+    return tuple(part for part in parts if part.name != "group" or upload.group)
+
+
+def report_in(body: bytes) -> tuple[Upload, Report]:
+    """Return the upload, and the one report in it."""
+    (upload,) = decode_uploads(body, 1)
+    reports = list(decode_batch(upload.reports))
+    if len(reports) != 1:
+        raise WireError("length", f"a device sends one report at a time; {len(reports)} are here")
+    return upload, reports[0]
+
+
+def matches(row: OutboxRow, metric: Metric) -> bool:
+    """Whether it is a report that can be read, of the metric as it is."""
+    try:
+        report_in(row.body)
+    except WireError:
+        return False
+    return row.account == metric.account
+
+
+def _period(metric: Metric | None, number: int) -> str:
+    if metric is None or number not in metric.period.numbers:  # of another length, by an earlier registry
+        return f"number {number}"
+    return date_words(metric.period.label(number))
+
+
+def payload_words(mechanism: Kind, payload: int, labels: Sequence[str] = ()) -> str:
+    """Return a permanent response's or a report's payload in words; `labels` name the values that it may be."""
+    return mechanism.payload_words(payload, labels)
+
+
+def bit_string(mechanism: Kind, payload: int) -> str:
+    """Return a payload's bits, bit 0 first, in groups of eight."""
+    bits = f"{payload:0{mechanism.payload_bits}b}"[::-1]
+    return " ".join(bits[start : start + 8] for start in range(0, len(bits), 8))
+
+
+MOST_CANDIDATES: Final = 20_000
+SHOWN: Final = 5
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What a collector can infer from some reports."""
+
+    reports: int  # the number of reports
+    candidates: int  # the number of possible values
+    prior: float  # of each of them: it is uniform
+    likeliest: tuple[dict[str, Any], ...]  # the label and the posterior probability of some values, likeliest first
+    epsilon: float  # the privacy guarantee of these reports
+    promise: str  # `epsilon` in words, with its condition
+
+
+def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
+    """Return what linked reports of one unchanged value tell of a metric's labels, or why that is not computed.
+
+    The answers of a panel are independent, given the value: each one changes what the ones before it left.
+    """
+    values = _values(metric)
+    if isinstance(values, str):
+        return values
+    prior = 1 / len(values)
+    posteriors = dict.fromkeys(values, prior)
+    try:
+        for together in [[report] for report in reports] if metric.panel is not None else [reports]:
+            posteriors = posterior(metric.mechanism, together, posteriors)
+    except ParameterError as error:
+        return f"nothing consistent: {error}"
+    best = sorted(posteriors.items(), key=lambda pair: -pair[1])
+    best = best if len(best) == SHOWN + 1 else best[:SHOWN]  # a row for all others would be as long
+    likeliest = tuple({"label": metric.domain.label(value), "probability": believed} for value, believed in best)
+    promised = Claims.of(metric).unchanged(len(reports))
+    return Inference(len(reports), len(values), prior, likeliest, promised.epsilon, promised.words)
+
+
+def _values(metric: Metric) -> Sequence[Hashable] | str:
+    labels = metric.labels
+    if not labels:
+        return "the registry at hand has no list of candidates, so there is nothing to compare"
+    if len(labels) > MOST_CANDIDATES:
+        return f"{len(labels)} candidates are more than are computed here ({MOST_CANDIDATES})"
+    return metric.domain.encodings(labels)
 
 
 STATE_TEXTS = {
@@ -177,7 +300,6 @@ class View:
     app: str | None  # the application; None where it is not known
     status: Status  # what may be recorded and sent, and what waits
     metrics: tuple[MetricView, ...]  # what was recorded
-    explained: tuple[Explanation, ...] = ()  # the values of --explain
     route: ObliviousRoute | None = None  # the registry's relay
 
 
@@ -188,8 +310,6 @@ def build(view: View, *, reports: int) -> Iterator[Block]:
     yield Lines(*first)
     rest = (line for line in view.status.words() if line not in first)
     yield Folded("The whole state of this device", (Lines(*rest),))
-    for explained in view.explained:
-        yield from _explained(explained)
     for shown in view.metrics:
         yield from _metric(shown, reports, view.route)
     if view.status.together:
@@ -199,31 +319,6 @@ def build(view: View, *, reports: int) -> Iterator[Block]:
         yield total.block()
     if not view.metrics and view.status.problem is None:
         yield Paragraph("No metric is known here, and none was recorded.")
-
-
-def _explained(shown: Explanation) -> Iterator[Block]:
-    yield Heading(2, f"{shown.metric} = {shown.value}, explained")
-    if shown.is_example_device:
-        yield Paragraph("This device has no secret yet, so this is about an example device; nothing was kept.")
-    before = "never" if shown.known is None else f"as permanent response {shown.known}"
-    steps = (
-        ("value", shown.value),
-        ("to the metric", shown.encoded),
-        ("cohort", str(shown.cohort)),
-        ("without noise (never sent)", _bits(shown.true, shown.true_words)),
-        ("permanent response", _bits(shown.permanent, shown.permanent_words)),
-        ("reported before", before if shown.permanent else "not known: which value a report was of is not kept"),
-        ("cap", shown.cap),
-        (f"{'an example' if shown.example else 'its newest'} report", _bits(shown.report, shown.report_words)),
-    )
-    yield KeyValues(tuple((name, text) for name, text in steps if text))
-    if shown.example:
-        yield Paragraph("The example was drawn for this view: it is not kept and not sent.")
-    yield from _inference("What this report alone tells the collector", shown.inference)
-
-
-def _bits(bits: str, meaning: str) -> str:
-    return f"{bits} ({meaning})" if bits else meaning
 
 
 def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> Iterator[Block]:
@@ -334,11 +429,6 @@ def view_json(view: View) -> dict[str, Any]:
         "app": view.app,
         "status": view.status.to_json(),
         "metrics": [_metric_json(shown) for shown in view.metrics],
-        "explained": [
-            {"stranger" if name == "is_example_device" else name: value for name, value in asdict(explained).items()}
-            | {"inference": _inference_json(explained.inference)}
-            for explained in view.explained
-        ],
     }
 
 

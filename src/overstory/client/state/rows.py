@@ -246,7 +246,7 @@ class Rows:
             return  # since its first response
         self._accounts.add(metric.account)
         if self._connection.execute("SELECT 1 FROM terms WHERE account = ?", (metric.account,)).fetchone() is None:
-            from overstory.privacy.payloads.base import metric_terms
+            from overstory.privacy.terms import metric_terms
             from overstory.protocol.kinds.base import canonical
 
             text = canonical(metric_terms(metric).canonical())
@@ -410,7 +410,7 @@ def _as_number(permanent: bytes) -> int | None:
 def _terms(text: str) -> Terms:
     import json
 
-    from overstory.privacy.payloads.base import terms_from_json
+    from overstory.privacy.terms import terms_from_json
 
     return terms_from_json(json.loads(text))
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Protocol
 from urllib.parse import urlsplit
 
-from overstory.client.consent.consent import origin
+from overstory.client.consent import origin
 from overstory.client.outcomes import Round, WarnsOnce
 from overstory.client.state.rows import LONGEST_DELAY, OutboxRow, Rows, RowState
 from overstory.client.state.state import State

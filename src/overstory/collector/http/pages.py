@@ -9,9 +9,9 @@ from typing import Any
 from overstory.presentation.document import Block, Heading, Lines, Link, Paragraph
 from overstory.presentation.render_html import STYLE, accents, as_page, policy_of
 from overstory.privacy import statement
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.page import metric_page
 from overstory.privacy.registry.yearly import headline, in_two_sentences
+from overstory.privacy.terms import metric_terms
 from overstory.protocol.metrics import Metric, MetricRegistry
 
 
@@ -19,7 +19,7 @@ def public_metric(metric: Metric) -> dict[str, Any]:
     """Return a metric as the registry lists it, with every epsilon and its meaning in plain words."""
     reports = sorted({1, metric.window or 1})
     privacy = statement(metric.mechanism, reports=reports, terms=metric_terms(metric)).to_json()
-    names = ("epsilon_report", "epsilon_n", "epsilon_permanent", "change_leak", "plain_words")
+    names = ("epsilon_report", "epsilon_n", "epsilon_permanent", "epsilon_any", "plain_words")
     return metric.to_json() | {"privacy": {name: privacy[name] for name in names}}
 
 

@@ -38,20 +38,22 @@ from itertools import product
 from operator import add
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
-from overstory.privacy.histories import PRECISE, SLACK, Worst, bits_change, bits_seen, crowded
-from overstory.privacy.payloads.base import (
+from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness, log_sum, unary
+from overstory.privacy.terms import (
+    PRECISE,
+    SLACK,
     Atom,
     Attack,
     Evidence,
     OfSets,
     PayloadTerms,
     Success,
+    Worst,
     most_guess,
     share,
     true_positives,
 )
-from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, unary
-from overstory.protocol.channels import ONE, BinaryChannel, Rounds, as_decimal, log_ratio, power, round_up
+from overstory.protocol.channels import ONE, BinaryChannel, Rounds, as_decimal, log_ratio, mix, power, round_up
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Shape
 
@@ -168,6 +170,30 @@ def _divergence(w: float, weight: float) -> float:
         if given:
             total += given * (math.log(given / real) if real else math.inf)
     return total
+
+
+MOST_CASES: Final = 1 << 12
+"""Probabilities of one mechanism that are held: histories of one length ask for few, each many times."""
+
+
+@lru_cache(maxsize=64)
+def bits_seen(rounds: Rounds) -> Callable[[int, int, int], Decimal]:
+    """Return P(ones and zeros | true bit), in that order: the permanent bit is drawn once, then seen."""
+    first, later = rounds.permanent, rounds.instantaneous
+
+    @lru_cache(maxsize=MOST_CASES)
+    def likely(bit: int, ones: int, zeros: int) -> Decimal:
+        with localcontext(PRECISE):
+            # u = P^t (1 - P)^z through a permanent 1, v = Q^t (1 - Q)^z through a 0; a u + (1 - a) v.
+            seen = (power(rate, ones) * power(1 - rate, zeros) for rate in (later.keep_one, later.raise_zero))
+            return mix(first.keep_one if bit else first.raise_zero, *seen)
+
+    return likely
+
+
+def crowded(num_bits: int, fewest: int, most: int) -> bool:
+    """Whether nothing to report is a filter as any: all have as many ones, and these are more than half of the bits."""
+    return fewest == most and 2 * most > num_bits
 
 
 MOST_DISJOINT: Final = 4  # up to as many reports of one-hot values the worst pair of histories is searched
@@ -384,11 +410,13 @@ class BitTerms(PayloadTerms):
     permanent: Pair  # (P(1|1), P(1|0)) over 2**32
     instantaneous: Pair  # of a permanent bit, as above
     differences: tuple[Pair, ...]  # worst pairs (ones lowered, zeros raised)
-    shapes: tuple[Shape, ...]  # of two values: `Encoding.shapes`; nothing's follow from these: `with_nothing`
+    shapes: tuple[Shape, ...]  # of two values: `Encoding.shapes`
     most_values: int | None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", tuple(Shape(*shape) for shape in self.shapes))
+        if not self.shapes:
+            raise ParameterError("no shapes: give at least one of two values")
 
     @property
     def rounds(self) -> Rounds:
@@ -409,9 +437,6 @@ class BitTerms(PayloadTerms):
 
     def _few(self, reports: int) -> float:
         return self.rounds.epsilon(self.differences, reports=reports)
-
-    def change_leak(self, reports: int) -> float:
-        return bits_change(self.rounds, self.shapes, reports)
 
     def _worst(self, reports: int) -> Worst:
         if self.rounds.instantaneous.is_identity:
@@ -494,10 +519,10 @@ class BitTerms(PayloadTerms):
         return Likeness(mechanism.rounds, tuple((ones, encoding.num_bits - ones) for ones in sorted(numbers)))
 
     @classmethod
-    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:
         from overstory.privacy.payloads.shuffle import of_bits
 
-        return of_bits(mechanism, periods, in_cohort=in_cohort)
+        return of_bits(mechanism, in_cohort=in_cohort)
 
 
 @lru_cache(maxsize=64)

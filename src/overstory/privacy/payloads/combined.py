@@ -10,10 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from overstory.privacy.histories import Worst, check_reports
-from overstory.privacy.payloads.base import Evidence, PayloadTerms, terms_class
-from overstory.privacy.payloads.shared import Constant, Likeness, mixed
-from overstory.privacy.terms import OneRoundTerms, Terms, part_of
+from overstory.privacy.shared import Constant, Likeness, mixed
+from overstory.privacy.terms import (
+    Evidence,
+    OneRoundTerms,
+    PayloadTerms,
+    Terms,
+    Worst,
+    part_of,
+    terms_class,
+)
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
 
@@ -36,14 +42,15 @@ class SeveralTerms(PayloadTerms):
         return all(part.fresh for part in self.parts)
 
     @property
+    def proves_changes(self) -> bool:
+        return any(part.proves_changes for part in self.parts)
+
+    @property
     def epsilon_permanent(self) -> float:
         return max(part.epsilon_permanent for part in self.parts)
 
     def _few(self, reports: int) -> float:
         return max(part.epsilon_n(reports) for part in self.parts)
-
-    def change_leak(self, reports: int) -> float:
-        return max(part.change_leak(reports) for part in self.parts)
 
     def _worst(self, reports: int) -> Worst:
         epsilons = [part.epsilon_any(reports) for part in self.parts]
@@ -105,11 +112,6 @@ class SearchTerms(OneRoundTerms, PayloadTerms):
     def _worst(self, reports: int) -> Worst:  # noqa: ARG002 - there is one
         """Epsilon between any two histories: the answer of one value, or of nothing, against that of another."""
         return Worst(self.epsilon_permanent, exact=True)
-
-    def change_leak(self, reports: int) -> float:
-        """Return 0: a value that changes after the answer is in no report."""
-        check_reports(reports, 2)
-        return 0.0
 
     @classmethod
     def of(cls, mechanism: Any) -> SearchTerms:

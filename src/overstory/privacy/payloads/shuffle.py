@@ -1,4 +1,4 @@
-"""What one person's shuffled reports reveal to whoever sees all of them: epsilon and delta, by the privacy blanket.
+"""What one person's shuffled report reveals to whoever sees all of them: epsilon and delta, by the privacy blanket.
 
 Neighbours differ in the value of one person; n reports are permuted uniformly, and nothing else comes with them. Let
 gamma omega(y) <= P(y | value) for every value and every report y: with probability gamma a report is drawn from omega,
@@ -16,7 +16,7 @@ The expectation is bounded by an exponential tilt: for any t > 0, with the tilte
 The last expectation is at most 1 / (t e); it is also at most its value for a normal S plus twice the Berry-Esseen
 distance over t e, because y e^(-t y) on y > 0 varies by 2 / (t e) in all. So every number here is a bound from above.
 
-*Blankets of mechanisms*, of one report, several, any number, come from the exact thresholds. A law of r - e^epsilon r'
+*Blankets of mechanisms* come from the exact thresholds. A law of r - e^epsilon r'
 that is above another in convex order gives a larger bound. So these do, whatever the cohort:
 
 - a value that has its bits, against nothing, a value with fewer, or one that is not asked for: their ratios are
@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from overstory.presentation.document import Block, Lines
 from overstory.presentation.formats import epsilon_text, plural
-from overstory.privacy.payloads.base import terms_class
-from overstory.privacy.terms import add_up
+from overstory.privacy.terms import terms_class
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
@@ -165,8 +164,6 @@ def _tilted_normal(t: float, centre: float, spread: float, shifted: float, u: fl
     return factor * (shifted * below + spread * math.exp(-u * u / 2) / _SQRT_2PI)
 
 
-MOST_PERIODS: Final = 16  # periods up to which their reports are counted together; past them, the permanent response is
-
 Ratios = Mapping[float, float]
 """What one value's report is likelier by than the blanket, with its probability under omega."""
 
@@ -174,10 +171,9 @@ Ratios = Mapping[float, float]
 # --- bits -----------------------------------------------------------------------------------------------------------
 
 
-def of_bits(mechanism: BitMechanism, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+def of_bits(mechanism: BitMechanism, *, in_cohort: bool) -> list[Blanket]:
     """Return the blankets of a vector of bits."""
-    encoding = mechanism.encoding
-    ratios = _bit_ratios(mechanism, periods)
+    encoding, ratios = mechanism.encoding, _of_channel(mechanism.rounds.combined)
     if encoding.asked < 1 and not in_cohort:
         return list(_of_sampled_bits(ratios, float(encoding.asked)))
     # A vector of the value's own bits: r is the product of the ratios of its bits.
@@ -186,33 +182,10 @@ def of_bits(mechanism: BitMechanism, periods: int | None, *, in_cohort: bool) ->
     return [Blanket(least**bits, tuple((p * q, r, s) for r, p in law.items() for s, q in law.items()))]
 
 
-def _bit_ratios(mechanism: BitMechanism, periods: int | None) -> Ratios:
-    """Return P(what is seen of a bit | it is the value's) / P(the same | it is not), with the latter."""
-    rounds = mechanism.rounds
-    if periods is None or periods > MOST_PERIODS or rounds.instantaneous.is_identity:
-        return _of_channel(rounds.permanent)
-    if periods == 1:
-        return _of_channel(rounds.combined)
-    ratios: dict[float, float] = {}
-    for ones in range(periods + 1):
-        seen = [_times(rounds.instantaneous, rate, ones, periods) for rate in _rates(rounds.permanent)]
-        ratio, chance = float(seen[0] / seen[1]), float(seen[1])
-        ratios[ratio] = ratios.get(ratio, 0.0) + chance
-    return ratios
-
-
-def _rates(channel: BinaryChannel) -> tuple[Fraction, Fraction]:
-    return channel.keep_one, channel.raise_zero
-
-
 def _of_channel(channel: BinaryChannel) -> Ratios:
-    high, low = _rates(channel)
+    """Return P(a report's bit | it is the value's) / P(the same | it is not), with the latter."""
+    high, low = channel.keep_one, channel.raise_zero
     return {float(high / low): float(low), float((1 - high) / (1 - low)): float(1 - low)}
-
-
-def _times(channel: BinaryChannel, permanent: Fraction, ones: int, periods: int) -> Fraction:
-    lit, unlit = (rate**ones * (1 - rate) ** (periods - ones) for rate in _rates(channel))
-    return math.comb(periods, ones) * (permanent * lit + (1 - permanent) * unlit)
 
 
 def _product(ratios: Ratios, least: float, bits: int) -> Ratios:
@@ -250,9 +223,9 @@ def _of_sampled_bits(ratios: Ratios, asked: float) -> Iterator[Blanket]:
 # --- outputs, numbers -----------------------------------------------------------------------------------------------
 
 
-def of_outputs(mechanism: OutputMechanism, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
-    """Return the blanket of one report, or of the permanent response, that is one of K outputs."""
-    (keep, other), encoding = mechanism.chances(permanent=periods != 1), mechanism.encoding
+def of_outputs(mechanism: OutputMechanism, *, in_cohort: bool) -> list[Blanket]:
+    """Return the blanket of a report that is one of K outputs."""
+    (keep, other), encoding = mechanism.chances(), mechanism.encoding
     outputs, own, shared = encoding.sizes
     # Of a few pseudo-random seeds, no two values are known to collide in any: this bound is then larger than needed.
     common = Fraction(shared, own) if in_cohort or encoding.uneven else encoding.collision
@@ -284,11 +257,6 @@ OWN_SHUFFLE: Final = "The collector's own shuffle of stored reports does not cou
 ONE_MESSAGE: Final = (
     "Reports of one device that travel together, such as a gateway's, are one message: count devices, not reports."
 )
-TAKING_PART: Final = (
-    "In every period, at least that many of the same honest devices are in one batch with the person's: a device that "
-    "is there in some periods alone hides nobody."
-)
-UNCHANGED: Final = "Nobody's value changes, neither hers nor any other's: of several values nothing is stated."
 GENERIC: Final = "The bound of any mechanism of this epsilon: this one's own is not computed."
 KNOWN_SEED: Final = (
     "A report has a cohort or seed, which perhaps no other device has: once somebody knows hers, "
@@ -303,16 +271,14 @@ class CentralPrivacy:
     epsilon: float  # in nats, a bound, rounded up; never above the epsilon of reports that are not shuffled
     delta: float  # the chance by which it may be exceeded
     reports: int  # honest reports in the smallest batch, the person's own included
-    periods: int | None  # reports of the person, one in each period; None for any number
     # the epsilon, at the same delta, where somebody knows the person's cohort; None without cohorts
     known_cohort: float | None
     rests_on: tuple[str, ...]  # what has to be true for that, a sentence each
 
     def words(self) -> str:
         """Return the claim in a sentence: never an epsilon without its delta and its number of reports."""
-        several = "any number of reports" if self.periods is None else plural(self.periods, "report")
         return (
-            f"shuffled among {self.reports:,} honest reports, {several} of a person: epsilon "
+            f"shuffled among {self.reports:,} honest reports, 1 report of a person: epsilon "
             f"{epsilon_text(self.epsilon)} at delta {self.delta:g}"
         )
 
@@ -322,7 +288,6 @@ class CentralPrivacy:
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
             "reports": self.reports,
-            "periods": self.periods,
             "epsilon_known_cohort": self.known_cohort,
             "rests_on": list(self.rests_on),
         }
@@ -332,21 +297,12 @@ class CentralPrivacy:
         yield Lines(f"{self.words()[:1].upper()}{self.words()[1:]}. It rests on this:", *self.rests_on)
 
 
-def shuffled(
-    mechanism: Kind,
-    reports: int,
-    delta: float = DELTA,
-    *,
-    periods: int | None = 1,
-    honest: float = 1.0,
-    afresh: bool = False,
-) -> CentralPrivacy:
-    """Return what a person's reports reveal that arrive shuffled among those of others: a certified upper bound.
+def shuffled(mechanism: Kind, reports: int, delta: float = DELTA, *, honest: float = 1.0) -> CentralPrivacy:
+    """Return what a person's report reveals that arrives shuffled among those of others: a certified upper bound.
 
     The privacy blanket of Balle, Bell, Gascón and Nissim (CRYPTO 2019), from the mechanism's exact thresholds; of a
     mechanism whose blanket is not computed, the clones of Feldman, McMillan and Talwar (FOCS 2021). Reports of several
-    periods share a permanent response, so composition theorems do not apply: what is counted is one shuffle of all
-    reports of a device together, or of its permanent response, whichever reveals less.
+    periods share a permanent response, so composition theorems do not apply: of these nothing is stated.
 
     Parameters
     ----------
@@ -356,12 +312,8 @@ def shuffled(
         Reports in the smallest batch that is released together, from 2; several reports of one device count once.
     delta
         The chance by which epsilon may be exceeded: above 0, and at most 1 / (10 reports).
-    periods
-        Reports of the person, one in each period, of one value; None for any number.
     honest
         The share of the reports that come from devices which do as declared, above 0: only these hide anybody.
-    afresh
-        Whether each report has cohort and noise of its own, as in a panel, also where the mechanism memoizes.
 
     Raises
     ------
@@ -374,38 +326,38 @@ def shuffled(
 
     Examples
     --------
-    RAPPOR's own parameters, one report and any number of one value:
+    RAPPOR's own parameters:
 
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
-    >>> [round(shuffled(rappor, 100_000, 1e-6, periods=n).epsilon, 4) for n in (1, None)]
-    [0.0067, 0.1036]
+    >>> round(shuffled(rappor, 100_000, 1e-6).epsilon, 4)
+    0.0067
     """
     number = _honest(reports, honest)
-    _check(number, delta, periods)
-    # Answers with noise of their own are independent: the epsilons and the deltas add up.
-    times, each = (math.inf if periods is None else periods, 1) if afresh else (1, periods)
-    chance = delta if math.isinf(times) else delta / times
-
-    def together(one: float) -> float:
-        return math.inf if math.isinf(times) else add_up([(int(times), one)])
-
-    epsilon = together(_epsilon(mechanism, number, chance, each))
-    rests_on = tuple(_sentences(mechanism, reports, number, periods))
+    most = 1 / (10 * number)
+    if not isinstance(delta, int | float) or isinstance(delta, bool) or not 0 < delta <= most:
+        raise ParameterError(
+            f"delta = {delta!r}: give a chance above 0 and at most {most:.2g}, a tenth of one in the {number:,} "
+            "reports; with a larger one, a person's value might simply be published"
+        )
+    epsilon = _epsilon(mechanism, number, delta)
+    rests_on = tuple(_sentences(mechanism, reports, number))
     if mechanism.num_cohorts == 1:
-        return CentralPrivacy(epsilon, delta, number, periods, None, rests_on)
-    fewest = _fewest(number, mechanism.num_cohorts, chance / 2)
-    known = together(_epsilon(mechanism, fewest, chance / 2, each, in_cohort=True))
-    return CentralPrivacy(epsilon, delta, number, periods, known, (*rests_on, _of_cohorts(fewest, known)))
+        return CentralPrivacy(epsilon, delta, number, None, rests_on)
+    fewest = _fewest(number, mechanism.num_cohorts, delta / 2)
+    known = _epsilon(mechanism, fewest, delta / 2, in_cohort=True)
+    return CentralPrivacy(epsilon, delta, number, known, (*rests_on, _of_cohorts(fewest, known)))
 
 
-def blankets_of(mechanism: Kind, periods: int | None = 1, *, in_cohort: bool = False) -> list[Blanket]:
-    """Return blankets of one value in `periods`, each shuffled (None: any number); the largest bound holds."""
-    blankets = terms_class(mechanism).blankets(mechanism, periods, in_cohort=in_cohort)
-    if not blankets:
-        epsilon = mechanism.epsilon_permanent if periods is None else mechanism.epsilon_n(periods)
-        return [clones(epsilon)]
-    return blankets
+def blankets_of(mechanism: Kind, *, in_cohort: bool = False) -> list[Blanket]:
+    """Return blankets of one report; the largest bound holds."""
+    blankets = terms_class(mechanism).blankets(mechanism, in_cohort=in_cohort)
+    return blankets or [clones(mechanism.epsilon_report)]
+
+
+def _epsilon(mechanism: Kind, reports: int, delta: float, *, in_cohort: bool = False) -> float:
+    blankets = blankets_of(mechanism, in_cohort=in_cohort)
+    return min(mechanism.epsilon_report, max(blanket.epsilon(reports, delta) for blanket in blankets))
 
 
 def _fewest(reports: int, cohorts: int, delta: float) -> int:
@@ -429,44 +381,13 @@ def _honest(reports: int, honest: float) -> int:
     return number
 
 
-def _check(reports: int, delta: float, periods: int | None) -> None:
-    most = 1 / (10 * reports)
-    if not isinstance(delta, int | float) or isinstance(delta, bool) or not 0 < delta <= most:
-        raise ParameterError(
-            f"delta = {delta!r}: give a chance above 0 and at most {most:.2g}, a tenth of one in the {reports:,} "
-            "reports; with a larger one, a person's value might simply be published"
-        )
-    if periods is not None and (not isinstance(periods, int) or isinstance(periods, bool) or periods < 1):
-        raise ParameterError(f"periods = {periods!r}: give a whole number from 1, or None for any number")
-
-
-def _epsilon(mechanism: Kind, reports: int, delta: float, periods: int | None, *, in_cohort: bool = False) -> float:
-    def bound(chance: float, number: int | None) -> float:
-        blankets = blankets_of(mechanism, number, in_cohort=in_cohort)
-        return max(blanket.epsilon(reports, chance) for blanket in blankets)
-
-    best = mechanism.epsilon_permanent if periods is None else mechanism.epsilon_n(periods)
-    if mechanism.fresh:
-        if periods is None:
-            return math.inf
-        # Fresh noise of different periods is independent: the epsilons and the deltas add up.
-        best = min(best, math.nextafter(periods * bound(delta / periods, 1), math.inf))
-        return min(best, bound(delta, periods)) if 1 < periods <= MOST_PERIODS else best
-    # Whatever is drawn afresh and permuted later follows from one shuffle of the permanent responses.
-    best = min(best, bound(delta, None))
-    return best if periods is None else min(best, bound(delta, periods))
-
-
-def _sentences(mechanism: Kind, reports: int, number: int, periods: int | None) -> Iterator[str]:
+def _sentences(mechanism: Kind, reports: int, number: int) -> Iterator[str]:
     yield BATCH
     if number < reports:
         yield f"{number:,} of the {reports:,} reports are honest: those of colluders and robots hide nobody."
     else:
         yield f"All {reports:,} reports are of honest devices: those of colluders and robots hide nobody."
-    if periods != 1:
-        yield TAKING_PART
-        yield UNCHANGED
-    if not terms_class(mechanism).blankets(mechanism, 1, in_cohort=True):
+    if not terms_class(mechanism).blankets(mechanism, in_cohort=True):
         yield GENERIC
     yield ONE_MESSAGE
     yield OWN_SHUFFLE
@@ -490,9 +411,7 @@ GROUPED: Final = (
     "Reports name their group in clear, so only those of one group hide each other; how many these are in a batch is "
     "not known, so no epsilon is stated."
 )
-SEVERAL: Final = (
-    "; whether the same devices were there in each period is not recorded, so of several reports no epsilon is stated"
-)
+SEVERAL: Final = "; reports of several periods share their noise, so of several no epsilon is stated"
 NO_REPORTS: Final = "There are no reports in this range."
 
 

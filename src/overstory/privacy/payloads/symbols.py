@@ -26,20 +26,22 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from overstory.privacy.histories import PRECISE, SLACK, Worst, symbol_change
-from overstory.privacy.payloads.base import (
+from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
+from overstory.privacy.terms import (
+    PRECISE,
+    SLACK,
     Attack,
     Evidence,
     OfSets,
+    OneRoundTerms,
     PayloadTerms,
     Success,
+    Worst,
     bounded,
     share,
     terms_class,
     true_positives,
 )
-from overstory.privacy.payloads.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
-from overstory.privacy.terms import OneRoundTerms
 from overstory.protocol.channels import (
     ONE,
     SymbolChannel,
@@ -165,10 +167,10 @@ class OutputTerms(PayloadTerms):
         return weighted(groups).times(mechanism.num_cohorts)
 
     @classmethod
-    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:
+    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:
         from overstory.privacy.payloads.shuffle import of_outputs
 
-        return of_outputs(mechanism, periods, in_cohort=in_cohort)
+        return of_outputs(mechanism, in_cohort=in_cohort)
 
 
 @dataclass(frozen=True)
@@ -196,9 +198,6 @@ class SymbolTerms(OutputTerms):
 
     def _few(self, reports: int) -> float:
         return self.rounds.epsilon(reports=reports)
-
-    def change_leak(self, reports: int) -> float:
-        return symbol_change(self.rounds, reports)
 
     def _worst(self, reports: int) -> Worst:
         if self.instantaneous == ONE:
@@ -289,7 +288,7 @@ class NumberTerms(OneRoundTerms, PayloadTerms):
         return weighted(mechanism.channel.groups)
 
     @classmethod
-    def blankets(cls, mechanism: Any, periods: int | None, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003 - one output
+    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003 - one output
         from overstory.privacy.payloads.shuffle import of_windows
 
         return of_windows(mechanism.channel)

@@ -19,10 +19,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from overstory.presentation.formats import epsilons_apart
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
 from overstory.privacy.registry.yearly import most_in_a_year, yearly
-from overstory.privacy.terms import add_up
+from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
 
@@ -236,7 +235,6 @@ def _of_the_noise(old: Metric, new: Metric) -> Iterator[Change]:
     permanent = before.epsilon_permanent, after.epsilon_permanent
     ever = "any number of reports of one unchanged value"
     yield from _worse(new.id, ever, (0,), lambda _: permanent[0], lambda _: permanent[1])
-    yield from _worse(new.id, "a change of value", CHANGES, before.change_leak, after.change_leak)
     if not after.fresh:  # of fresh noise the line on several reports says it
         yield from _worse(new.id, "any two histories", CHANGES, before.epsilon_any, after.epsilon_any)
 

@@ -15,10 +15,9 @@ from typing import Any, Final, TypeVar
 from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import epsilon_text, finite, plural
 from overstory.privacy.ledger import Ledger, charge
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.yearly import most_in_a_year, yearly
 from overstory.privacy.statements import ALWAYS, FRESH, SAME_PATTERN, UNCHANGED, Claim, Claims, why_unbounded
-from overstory.privacy.terms import add_up
+from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.period import YEAR
 

@@ -10,9 +10,9 @@ from overstory.presentation.document import Block, Heading, KeyValues, Lines, Pa
 from overstory.presentation.formats import date_words, parameter_words, plural
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost
 from overstory.privacy.statements import Claim, PrivacyStatement, claims_blocks, statement
+from overstory.privacy.terms import metric_terms
 from overstory.protocol.metrics import Metric
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 
@@ -20,17 +20,13 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics.tables import ObliviousRoute, PersonBudget
 
 SHOWN: Final = (1, 2, 3, 5, 10)
-MOST_CHANGES: Final = 100  # up to this window the leak of a change is computed unasked: within a second
 
 
 def metric_statement(metric: Metric, *, reports: Iterable[int] = (), delta: float = DELTA) -> PrivacyStatement:
     """Return the privacy statement of a metric: for a few reports, for its window, and for any others asked about."""
     asked, window = set(reports), metric.window or 1
-    changes = {2, *asked, window if window <= MOST_CHANGES else 2} - {1}
     numbers = sorted({*SHOWN, *asked, window})
-    stated = statement(
-        metric.mechanism, reports=numbers, change_reports=sorted(changes), delta=delta, terms=metric_terms(metric)
-    )
+    stated = statement(metric.mechanism, reports=numbers, delta=delta, terms=metric_terms(metric))
     return replace(stated, linkable=metric_linkability(metric))
 
 

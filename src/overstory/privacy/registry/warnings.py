@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.registry.cost import budget_words, lifetime_epsilon, together
 from overstory.privacy.registry.yearly import HIGH, parts_of_a_year, year_of, yearly
 from overstory.privacy.statements import ALWAYS
-from overstory.privacy.terms import add_up
+from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.domains.domains import Strings
 from overstory.protocol.errors import WireError
 from overstory.protocol.metrics import Fault, Metric, MetricRegistry

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from overstory.presentation.formats import MOST, guess_text, plural
-from overstory.privacy.payloads.base import metric_terms
 from overstory.privacy.statements import ALWAYS, NOT_BOUNDED, Claim, why_unbounded
-from overstory.privacy.terms import add_up
+from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.period import YEAR
 

@@ -1,8 +1,7 @@
 """Values too many to list: integers and strings, each as a code of one fixed width.
 
 A search walks along the code's bits from the most significant one, so whatever has a code can be searched for. A string
-becomes its bytes and an end marker, blocks of symbols of a declared alphabet, or, under a public model of characters
-(`overstory.protocol.domains.unknown`), an arithmetic code.
+becomes its bytes and an end marker, or blocks of symbols of a declared alphabet.
 """
 
 from __future__ import annotations

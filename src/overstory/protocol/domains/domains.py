@@ -72,12 +72,6 @@ class AnyDomain(ABC):
     def label(self, encoded: Any) -> str:
         """Return what an encoded value is called."""
 
-    def encoded_text(self, encoded: Any) -> str:
-        """Return an encoded value in words, with its symbol."""
-        if self.size is None:
-            return f"the string {encoded!r}"
-        return f'"{self.label(encoded)}", symbol {encoded} of 0 .. {self.size - 1}'
-
     def examples(self) -> Sequence[Any]:
         """Return a value for each symbol; none of strings."""
         return ()

@@ -88,10 +88,6 @@ class ItemSet(AnyDomain):
     def num_values(self) -> int | None:
         return 1 << self.size
 
-    def encoded_text(self, encoded: Any) -> str:
-        symbols = ", ".join(map(str, encoded))
-        return f"{self.label(encoded)}: symbols {{{symbols}}} of 0 .. {self.size - 1}" if encoded else "no item"
-
     def encodings(self, labels: Sequence[str]) -> Sequence[tuple[int, ...]]:
         """Return all sets of at most `most` items, or of fewer, so that there are at most 4,096; always those of 1."""
         sizes = range(self.most + 1)

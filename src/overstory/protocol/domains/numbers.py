@@ -307,9 +307,6 @@ class Interval(AnyDomain):
     def label(self, encoded: Any) -> str:
         return f"{float(encoded):.12g}"
 
-    def encoded_text(self, encoded: Any) -> str:
-        return f"the number {self.label(encoded)}"
-
     def examples(self) -> tuple[float, ...]:
         low, high = Fraction(self.minimum), Fraction(self.maximum)
         return tuple(float(low + (high - low) * step / SOME_STEPS) for step in range(SOME_STEPS + 1))

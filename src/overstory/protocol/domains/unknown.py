@@ -56,9 +56,6 @@ class UnknownValues(AnyDomain):
         value = self.coded.value(encoded)
         return ELSEWHERE_LABEL if value is None else self.coded.text(value)
 
-    def encoded_text(self, encoded: Any) -> str:
-        return self.label(encoded) if encoded == ELSEWHERE else f'"{self.label(encoded)}", code {encoded:#x}'
-
     def encodings(self, labels: Sequence[str]) -> Sequence[Any]:
         return [self.encode(self.read(label)) for label in labels]
 

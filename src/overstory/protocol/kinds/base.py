@@ -330,10 +330,6 @@ class Kind(ABC):
         """Ranges of cohorts: the number after each range's last cohort, and its payloads' limit."""
         return ((self.num_cohorts, self.payload_limit),)
 
-    def question_text(self, cohort: int) -> str:  # noqa: ARG002 - most ask all devices the same
-        """Return what a device of this cohort is asked, in words; empty where all are asked the same."""
-        return ""
-
     def encode(self, value: Any, cohort: int) -> int | None:
         """Return a value's payload without noise, which never leaves the device; None where there is no single one."""
         self.held(value, cohort)  # says so when it is no value
@@ -342,10 +338,6 @@ class Kind(ABC):
     def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - none names a value
         """Return a payload in words; `labels` are the names of the values, one of which the payload may be."""
         return f"output {payload}"
-
-    def compared_words(self, before: int, after: int) -> str:
-        """Return how a payload differs from an earlier one, in words that the earlier one's name completes."""
-        return "the same as" if before == after else "another than"
 
     @property
     @abstractmethod

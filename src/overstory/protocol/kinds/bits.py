@@ -252,10 +252,6 @@ class BitMechanism(Mechanism):
         ones, size = payload.bit_count(), self.payload_bits
         return f"{ones} of {size:,} bit{'s' * (size != 1)} {'is' if ones == 1 else 'are'} 1"
 
-    def compared_words(self, before: int, after: int) -> str:
-        changed = (before ^ after).bit_count()
-        return f"{changed} of them {'differs' if changed == 1 else 'differ'} from"
-
     def canonical(self) -> dict[str, Any]:
         thresholds = [list(c.thresholds) for c in (self.rounds.permanent, self.rounds.instantaneous)]
         return {"name": self.name, "thresholds": thresholds, **self.encoding.canonical()}

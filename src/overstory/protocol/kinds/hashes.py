@@ -42,7 +42,7 @@ from overstory.protocol.kinds.base import (
     check_symbol,
 )
 from overstory.protocol.kinds.finite_fields import Field, field_of, is_field_size
-from overstory.protocol.kinds.symbols import SymbolMechanism, build_once, build_twice, check_rounds, published_alpha
+from overstory.protocol.kinds.symbols import SymbolMechanism, build_once, build_twice, check_rounds
 from overstory.protocol.sampling import context
 
 _MASK32: Final = (1 << 32) - 1
@@ -330,28 +330,17 @@ def loloha(
     domain_size: int | None = None,
     hash_range: int | None = None,
     hash_key: str = "",
-    published: bool = False,
     num_seeds: int | None = None,
 ) -> SymbolMechanism:
     """LOLOHA: a public hash, then GRR memoized per hashed symbol, then GRR afresh.
 
-    The exact chain is one GRR at epsilon_report, so its range is that of OLH; the published one adds noise of its own.
+    The chain is exactly one GRR at epsilon_report, so its range is that of OLH.
 
     Arcolezi, Pinzón, Palamidessi, Gambs, "Frequency estimation of evolving data under local differential privacy",
     EDBT 2023.
     """
-    parameters, two = dict(locals()), check_rounds(epsilon_permanent, epsilon_report)
-    alpha = _published_chain(*two) if published else kept_by(epsilon_report)
-    return build_twice("loloha", parameters, _small(parameters, hash_range, alpha))
-
-
-def _published_chain(epsilon_permanent: float, epsilon_report: float) -> Alpha:
-    first = math.expm1(min(epsilon_permanent, 700.0))
-
-    def alpha(size: int) -> float:
-        return first / (first + size) * float(published_alpha(size, epsilon_permanent, epsilon_report))
-
-    return alpha
+    parameters, (_, report) = dict(locals()), check_rounds(epsilon_permanent, epsilon_report)
+    return build_twice("loloha", parameters, _small(parameters, hash_range, kept_by(report)))
 
 
 def _hashed(name: str, parameters: dict[str, Any], hash_range: int | None, epsilon: float) -> SymbolMechanism:

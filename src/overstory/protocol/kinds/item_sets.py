@@ -240,9 +240,6 @@ class PaddedSampling(Mechanism):
         padding = ["no item (padding)"] * self.encoding.num_dummies
         return self.inner.payload_words(payload, [*labels, *padding] if labels else ())
 
-    def compared_words(self, before: int, after: int) -> str:
-        return self.inner.compared_words(before, after)
-
     def canonical(self) -> dict[str, Any]:
         return {"name": self.name, **self.encoding.canonical(), "inner": self.inner.canonical()}
 

@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import MAX_COHORTS, Kind, Mechanism, Report, check_cohort, check_symbol
 from overstory.protocol.kinds.registry import REGISTRY, mechanism
-from overstory.protocol.sampling import Draw, Entropy
+from overstory.protocol.sampling import Entropy
 
 
 class Split(Kind):
-    """The part that answers follows from the cohort; what it answers about is a projection of the value."""
+    """The part that answers follows from the cohort; what it answers about is a projection of the value.
+
+    Parts have one round, whose response is sent as it is: a payload without its part cannot go through a second.
+    """
 
     terms_place: ClassVar[str] = "privacy.payloads.combined:SeveralTerms"
 
@@ -40,8 +43,6 @@ class Split(Kind):
     def place_of(self, cohort: int) -> tuple[int, int]:
         """Return the number of the part that answers in a cohort, and its own cohort."""
         check_cohort(cohort, self.num_cohorts)
-        if self.parts[cohort].num_cohorts > 1:
-            raise ParameterError(f"{self.name}: the cohorts of {self.parts[cohort].name} do not travel beside its own")
         return cohort, 0
 
     def noise_name(self, metric: str, place: int) -> str:  # noqa: ARG002 - a device uses one part of a metric
@@ -63,10 +64,6 @@ class Split(Kind):
     @property
     def epsilon_permanent(self) -> float:
         return max(part.epsilon_permanent for part in self.parts)
-
-    @property
-    def repeats(self) -> bool:
-        return all(part.repeats for part in self.parts)
 
     def encode(self, value: Any, cohort: int) -> int | None:
         place, own = self.place_of(cohort)
@@ -96,13 +93,6 @@ class Split(Kind):
     def nothing(self, secret: bytes, metric: str, cohort: int) -> int:
         place, own = self.place_of(cohort)
         return self.parts[place].nothing(secret, self.noise_name(metric, place), own)
-
-    @property
-    def instantaneous(self) -> Draw:
-        """The permanent payload is sent as it is: a payload without its part cannot go through a second round."""
-        if not self.repeats:
-            raise ParameterError(f"{self.name}: a second round is drawn by the part itself: choose parts of one round")
-        return super().instantaneous
 
 
 CHOICES: Final = "grr, oue, sue or projective"

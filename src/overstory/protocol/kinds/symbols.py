@@ -215,10 +215,8 @@ def hadamard(*, domain_size: int, epsilon: float) -> SymbolMechanism:
     return build_once("hadamard", dict(locals()), HadamardRow(domain_size), epsilon)
 
 
-def l_grr(
-    *, domain_size: int, epsilon_permanent: float, epsilon_report: float, published: bool = False
-) -> SymbolMechanism:
-    """Longitudinal GRR: GRR memoized, then GRR afresh; `published` takes the second round of the literature.
+def l_grr(*, domain_size: int, epsilon_permanent: float, epsilon_report: float) -> SymbolMechanism:
+    """Longitudinal GRR: GRR memoized, then GRR afresh.
 
     Arcolezi, Couchot, Al Bouna, Xiao, "Improving the utility of locally differentially private protocols for
     longitudinal and multidimensional frequency estimates", Digital Communications and Networks 2022.
@@ -246,8 +244,8 @@ def build_twice(name: str, parameters: dict[str, Any], encoding: SymbolEncoding)
     permanent, report = check_rounds(parameters["epsilon_permanent"], parameters["epsilon_report"])
     size = encoding.num_symbols
     memoized = SymbolChannel.of(size, epsilon=permanent)
-    second = published_alpha(size, permanent, report) if parameters["published"] else _exact_alpha(memoized, report)
-    return SymbolMechanism(name, parameters, encoding, SymbolRounds(memoized, SymbolChannel(size, second)))
+    second = SymbolChannel(size, _exact_alpha(memoized, report))
+    return SymbolMechanism(name, parameters, encoding, SymbolRounds(memoized, second))
 
 
 def _exact_alpha(memoized: SymbolChannel, epsilon_report: float) -> Fraction:
@@ -256,16 +254,3 @@ def _exact_alpha(memoized: SymbolChannel, epsilon_report: float) -> Fraction:
         raise ParameterError("no channel on the 2**-32 grid reaches epsilon_permanent: it is too small")
     wished = SymbolChannel.of(memoized.domain_size, epsilon=epsilon_report).alpha
     return Fraction(math.floor(ONE * wished / memoized.alpha), ONE)
-
-
-def published_alpha(size: int, epsilon_permanent: float, epsilon_report: float) -> Fraction:
-    """Return the second round of the L-GRR and LOLOHA papers, which drops the way over a third symbol.
-
-    They solve p1 p2 + q1 q2 = e^eps1 (p1 q2 + q1 p2) for p2 = 1 - (k - 1) q2, p1 and q1 being the first round's.
-    """
-    first, odds = math.exp(epsilon_permanent), math.exp(epsilon_report)
-    kept, other = first / (first + size - 1), 1 / (first + size - 1)
-    # With ratio r = p2 / q2: kept r + other = odds (kept + other r).
-    ratio = (odds * kept - other) / (kept - odds * other)
-    alpha = (ratio - 1) / (ratio - 1 + size)
-    return Fraction(math.floor(ONE * alpha), ONE)

@@ -6,7 +6,7 @@ tree over the domain, the users split over its levels, a frequency oracle at eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -55,14 +55,6 @@ class LevelTree:
         return check_symbol(symbol, self.domain_size) // self.leaves_under(level)
 
 
-LevelOracle = Callable[[int, float], Mechanism]
-
-
-def unary_level(domain_size: int, epsilon: float) -> Mechanism:
-    """Return OUE: a level's mechanism unless another is asked for."""
-    return oue(domain_size=domain_size, epsilon=epsilon)
-
-
 @dataclass(frozen=True)
 class RangeRandomizer(Split):
     """The device's half of a collection that answers range queries.
@@ -86,7 +78,6 @@ class RangeRandomizer(Split):
     epsilon: float  # of one report, whichever its level
     # B. Four is near the best for consistent estimates (Cormode et al., section 4.4), as the bench shows
     branching: int = 4
-    level_oracle: LevelOracle = unary_level  # from a level's size and epsilon to its mechanism
 
     name = "ranges"
     payload: ClassVar[str] = "levels"
@@ -108,8 +99,8 @@ class RangeRandomizer(Split):
 
     @cached_property
     def parts(self) -> tuple[Mechanism, ...]:
-        """Each level's mechanism, level 1 first."""
-        return tuple(self.level_oracle(size, self.epsilon) for size in self.tree.level_sizes)
+        """OUE of each level's nodes, level 1 first."""
+        return tuple(oue(domain_size=size, epsilon=self.epsilon) for size in self.tree.level_sizes)
 
     def project(self, value: Any, place: int) -> int:
         return self.tree.node(value, place + 1)

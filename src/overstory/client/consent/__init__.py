@@ -1,1 +1,0 @@
-"""The person's choice and what follows from it."""
