@@ -108,7 +108,7 @@ def test_names_that_are_periods_too_are_groups_only_where_both_are(tmp_path):
     metric = load_registry(tmp_path / "metrics.toml")["colour"]
     with open_store(str(tmp_path / "reports.db"), create=True) as store:
         sent = [reports(metric, HELD["1.0"], 2000, seed, f"2026-09-0{seed}") for seed in (3, 4)]
-        store.add([*sent, sent[0]._replace(period=DAY + 1, batch=b"again")])
+        store.add([*sent, sent[0]._replace(period=DAY + 1, batch=b"a" * 16)])
     groups = json.loads(decode(tmp_path, "--compare", "2026-09-04", "2026-09-03", "--json").stdout)
     assert (groups["a"]["group"], groups["a"]["reports"]) == ("2026-09-04", 2000)
     periods = json.loads(decode(tmp_path, "--compare", "2026-09-04", "2026-09-05", "--json").stdout)

@@ -37,7 +37,7 @@ def test_no_command_and_a_wrong_one(capsys):
     assert main([]) == 2
     assert "COMMAND --help" in capsys.readouterr().err
     assert main(["discombobulate"]) == 2
-    assert capsys.readouterr().err.startswith("overstory: error: there is no command 'discombobulate'; did you mean ")
+    assert capsys.readouterr().err.startswith("overstory: error: there is no command 'discombobulate'; choose one of ")
     assert main(["sum", "--sideways"]) == 2
 
 

@@ -80,7 +80,7 @@ ABOUT = (
 noise compares histories in which the same reports come from one permanent response; of a pair, for each part.
 """
 
-ODDS = r"odds move by a factor of (?:at most )?(?P<odds>[\d.]+)|somebody could be practically certain|(?P<why>[^\d]*)"
+ODDS = r"odds move by a factor of (?:at most )?(?P<odds>[\d.,]+)|somebody could be practically certain|(?P<why>[^\d]*)"
 
 
 def about(words):
@@ -104,7 +104,7 @@ def about(words):
 
 
 def epsilon_of(text):
-    found = re.search(r"\d+\.?\d*(?:e[+-]?\d+)?", text)
+    found = re.search(r"\d+\.?\d*(?:e[+-]?\d+)?", text.replace(",", ""))
     return float(found[0]) if found and "no bound" not in text else math.inf
 
 
@@ -114,7 +114,7 @@ def cost(found, words, amount, **more):
     read, odds = about(parts[0]), re.fullmatch(ODDS, parts[1]) if len(parts) > 1 else None
     if read is None or (len(parts) > 1 and odds is None):
         raise UnknownSentenceError(found.string)
-    moved = float(odds["odds"]) if odds is not None and odds["odds"] else math.inf
+    moved = float(odds["odds"].replace(",", "")) if odds is not None and odds["odds"] else math.inf
     return Claim("epsilon", found.string, amount, moved, **{**read, **more})
 
 
@@ -129,7 +129,7 @@ def table_row(found):
     read = about(found["words"])
     if read is None:
         raise UnknownSentenceError(found.string)
-    moved = float(found["odds"]) if found["odds"] else math.inf
+    moved = float(found["odds"].replace(",", "")) if found["odds"] else math.inf
     yield Claim("epsilon", found.string, epsilon_of(found["amount"]), moved, **read)
 
 
@@ -143,14 +143,14 @@ def inferred(found):
     yield cost(found, found["words"], math.inf, in_force=True)
 
 
-CERTAINTY = r"(?:to practical certainty|by a factor of at most [\d.]+|without bound|practically certain|a factor of up to [\d.]+),? \(?(?:\()?epsilon (?P<e>no bound|[\d.]+)\)"
+CERTAINTY = r"(?:to practical certainty|by a factor of at most [\d.,]+|without bound|practically certain|a factor of up to [\d.,]+),? \(?(?:\()?epsilon (?P<e>no bound|[\d.,]+)\)"
 SPOKEN = (
     ("any", rf"Any (?P<n>\d+) reports of one device, whatever it holds and however that changes, can change anyone's guess between two histories {CERTAINTY}\."),
     ("any", rf"One report can change anyone's guess between two values {CERTAINTY}\."),
     ("unchanged", rf"After (?P<n>\d+) reports of the same value it is {CERTAINTY}\."),
     ("ever", rf"However many reports of the same value there are, it is {CERTAINTY}; each different value adds the same amount\."),
-    ("once", r"From (?P<n>\d+) reports, someone could tell that a value changed \((?:practically certain|a factor of up to [\d.]+), epsilon (?P<e>[\d.]+)\), and better with every further report\."),
-    ("", r"But for a chance of [\de.-]+ it is [^.]*\.?[^.]*\(epsilon [\d.]+\)\."),
+    ("once", r"From (?P<n>\d+) reports, someone could tell that a value changed \((?:practically certain|a factor of up to [\d.,]+), epsilon (?P<e>[\d.,]+)\), and better with every further report\."),
+    ("", r"But for a chance of [\de.-]+ it is [^.]*\.?[^.]*\(epsilon [\d.,]+\)\."),
     ("", r"A change of value can be certain from \d+ reports: the same value always sends the same report\."),
     ("", r"There is no permanent noise: enough reports of one value give it away\."),
     ("", r"A device sends one report by these parameters, and no other: however its value changes, this is all that it ever reveals by them\."),
@@ -237,11 +237,11 @@ def plainly(kind):
 
 JUDGED = (
     # what reports cost: `on`, `status`, `view`; a heading of `metrics show`; tables of `metrics show`, `privacy`, /about
-    (r"(?P<amount>no bound|epsilon [\d.]+) \| (?P<words>.*)", cost_line),
-    (r"(?P<amount>No bound|Epsilon [\d.]+): (?P<words>.*)", cost_line),
-    (r"(?P<words>[^|]*) \| (?P<amount>no bound|[\d.]+(?: \([\d.]+ at delta [\de.-]+\))?) \| (?:(?P<odds>[\d.]+) times|practically certain|without bound) \| (?:\[\d+\] ?)+", table_row),
-    (r"(?P<reports>\d+) \| (?P<one>no bound|[\d.]+) \| (?P<change>no bound|[\d.]+)", picture_row),
-    (r"Before: any of [\d,]+ values, all alike\. After: the likeliest is [\d.]+ times as likely as before\. What is promised of any two values: (?P<words>.*)\.", inferred),
+    (r"(?P<amount>no bound|epsilon [\d.,]+) \| (?P<words>.*)", cost_line),
+    (r"(?P<amount>No bound|Epsilon [\d.,]+): (?P<words>.*)", cost_line),
+    (r"(?P<words>[^|]*) \| (?P<amount>no bound|[\d.,]+(?: \([\d.,]+ at delta [\de.-]+\))?) \| (?:(?P<odds>[\d.,]+) times|practically certain|without bound) \| (?:\[\d+\] ?)+", table_row),
+    (r"(?P<reports>\d+) \| (?P<one>no bound|[\d.,]+) \| (?P<change>no bound|[\d.,]+)", picture_row),
+    (r"Before: any of [\d,]+ values, all alike\. After: the likeliest is [\d.,]+ times as likely as before\. What is promised of any two values: (?P<words>.*)\.", inferred),
     (r"(?:Any \d+ reports of one device,|One report can change anyone's guess) .*", spoken),
     (r"(?:One report from now on|All reports of (?:any|the first) year): whoever reads (?:it|them) could be practically certain of the truth\.(?: Later years can add to it\.)?", plainly("certain")),
     (r"One report from now on: whoever guesses from it which of two equally likely answers is yours is right in at most (?P<right>[\d,]+) of (?P<of>[\d,]+) cases\. A coin is right in half\.", guessed),
@@ -258,31 +258,32 @@ JUDGED = (
     (r"Reports carry no name, and the collector keeps no address; (?P<words>.*)\. If somebody linked them, and the value had not changed, they would tell more together:", linkable),
     (r"Reports carry no name, but they can be put together without one: (?P<words>.*)\. If somebody linked them, and the value had not changed, they would tell more together:", linkable),
     # budgets
-    (r"All reports together may cost epsilon (?P<most>[\d.]+), whatever you hold and however it changes; then no more are made\.", plainly("budget")),
+    (r"All reports together may cost epsilon (?P<most>[\d.,]+), whatever you hold and however it changes; then no more are made\.", plainly("budget")),
     # publication and retention
     (r"Published \| everybody can read the estimates of a period once it takes no more reports, if at least (?P<least>[\d,]+) came", plainly("published")),
-    (r"Estimated from (?P<reports>[\d,]+) reports of (?P<period>[\w ]+), one per device(?: \(.*\))?\. An estimate can be below zero, because the noise is subtracted\.", plainly("estimated")),
+    (r"Estimated from (?P<reports>[\d,]+) reports of (?P<period>[\w ]+), one per device(?: \(.*\))?\. An estimate can be below zero, because the noise is subtracted\. An answer that is not detected was given by nobody, .* at most 5% of the detected answers\.", plainly("estimated")),
     (r"Kept for \| randomized reports: (?P<days>\d+) days; then only counts of (?P<fewest>\d+) or more reports together; a report that comes .* is (?:still|not) counted", plainly("kept")),
     # changes of a registry
-    (r"weakens-privacy \| .*: all reports of (?:one value|it) cost (?P<total>[\d.]+|without bound) together, where [\d.]+ was promised(?:; .*)?", plainly("both together")),
+    (r"weakens-privacy \| .*: all reports of (?:one value|it) cost (?P<total>[\d.,]+|without bound) together, where [\d.,]+ was promised(?:; .*)?", plainly("both together")),
     (r"weakens-privacy \| .*", plainly("weakens")),
     (r"no promise is weakened, no stored count is broken", plainly("nothing weakened")),
     (r"theme: its stored counts cannot be continued under this id", plainly("nothing weakened unless said")),
     # shuffled reports
-    (r"Shuffled among (?P<number>[\d,]+) honest reports, 1 report of a person: epsilon (?P<epsilon>no bound|[\d.]+) at delta (?P<delta>[\de.-]+)\. It rests on this:", plainly("shuffled")),
-    (r"Nobody knows the person's cohort, which is in every report\. To somebody who does, her reports reveal epsilon (?P<epsilon>no bound|[\d.]+)(?:: only the [\d,]+ or so of that cohort hide hers\.| at the same delta: only reports of that cohort hide hers, and .*)", plainly("known cohort")),
+    (r"Shuffled among (?P<number>[\d,]+) honest reports, 1 report of a person: epsilon (?P<epsilon>no bound|[\d.,]+) at delta (?P<delta>[\de.-]+)\. It rests on this:", plainly("shuffled")),
+    (r"Nobody knows the person's cohort, which is in every report\. To somebody who does, her reports reveal epsilon (?P<epsilon>no bound|[\d.,]+)(?:: only the [\d,]+ or so of that cohort hide hers\.| at the same delta: only reports of that cohort hide hers, and .*)", plainly("known cohort")),
 )  # fmt: skip
 
 PLAIN = (
     r"Reports by earlier parameters were drawn from these noisy answers; those of now have fresh noise\. No value is stored\.",
-    r"harmless \| panel: .* becomes .*: what any year tells, epsilon (?:[\d.]+|no bound|without bound) becomes [\d.]+",
+    r"harmless \| panel: .* becomes .*: what any year tells, epsilon (?:[\d.,]+|no bound|without bound) becomes [\d.,]+",
     r"\[\d+\] .*",  # a note of a table: what an epsilon rests on
     r"T \(\w+\)|Another title \(\w+\)|the registry",
     r"(?:Why|Responsible|Ends on|How|How often|How many values|What a report can be about) \| .*",
     r"noisy answers \| .*",
     r"what is seen of one device \| epsilon \| odds move \| rests on",
-    r"(?:reports \| of one unchanged value.*|value \| before \| after|response \| .*)",
-    r"[^|]+ \| (?:below )?[\d.]+% \| (?:above )?(?:below )?[\d.]+%",  # what an attacker believes, before and after
+    r"(?:reports \| of one unchanged value.*|value \| before \| after|value \| count \| 95% interval \| share \| 95% interval \| p(?: \| .*)?|response \| .*)",
+    r"[^|]+ \| (?:below )?[\d.,]+% \| (?:above )?(?:below )?[\d.,]+%",  # what an attacker believes, before and after
+    r"[^|]+ \| -?[\d,]+ \| [^|]* to [^|]* \| -?[\d.,]+% \| [^|]* to [^|]* \| [\de.+-]+ \| (?:not )?detected",  # an estimate
     r"[01]+|\d+ \| .* \| \d+ \| \d+",  # bits; a permanent response, what it says, and how often it was reported
     r"What (?:\d|[\d,]+) reports? can tell of you:|What your [\d,]+ reports? so far can have told of you:",
     r"There is no budget: reports go on until each metric's end, and add up\.",
@@ -302,7 +303,7 @@ PLAIN = (
     r"breaks-counts \| .*|\w+ needs a new metric id: people agreed to less",
     r"overstory: error: .*",  # it refuses to say anything
     r"\w+: (?:T|Another title), (?:one report every|at most|\d+ answers? a) .*|[\w-]+: (?:domain_size|epsilon|num_|f|of|grr|max_values).*",
-    r"A liar's report counts for up to [\d.]+ honest ones of a value\.",
+    r"A liar's report counts for up to [\d.,]+ honest ones of a value\.",
     r"What is sent in clear \| .*",
     # what a claim of shuffled reports rests on
     r"In each period the reports arrive as one batch, .*",

@@ -210,7 +210,7 @@ def binomial_law(trials: int, probability: float) -> F64:
 def binomial_tails(trials: int, probability: float) -> F64:
     """Return P(at least c) of a binomial count, c = 0, 1, ... until nothing is left of it; the last one is 0.
 
-    >>> binomial_tails(3, 0.5).tolist()
+    >>> binomial_tails(3, 0.5).round(6).tolist()
     [1.0, 0.875, 0.5, 0.125, 0.0]
     """
     expected = trials * probability

@@ -420,7 +420,6 @@ every period (of a panel: as often as it asks one device), unless --reports-per-
                 needs=("--registry",),
                 takes=(*_OF_A_METRIC, *_OF_PERIODS, "--engine"),
             ),
-            Form("with --pair", ("--pair",), ("--params", "--map", "--counts")),
             Form("with --store", ("--store",), ("--metric",), (*_OF_A_METRIC, *_OF_PERIODS)),
             Form(
                 "without INPUT or --store",
