@@ -55,7 +55,7 @@ SMALL: Final = {
     "map": "map --params params.csv --candidates trees.txt -o again-map.csv",
     "decode": "decode --params params.csv --counts counts.csv --map map.csv -o results",
     "decode --method lasso": "decode --params params.csv --counts counts.csv --map map.csv -o results --method lasso",
-    "audit of laws": f"audit --laws {Path(__file__).parents[1] / 'examples' / 'own_oracle.py'}",
+    "check-oracle": f"check-oracle {Path(__file__).parents[1] / 'examples' / 'own_oracle.py'}",
     "audit": "audit --params params.csv --reports 400",
     "discover": "discover trees.csv --column tree --bytes 3 --epsilon 4 --seed 1",
     "store create": "store create reports.db",

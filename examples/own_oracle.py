@@ -1,6 +1,6 @@
 """An oracle of one's own: seven values on the Fano plane, as a block design (Park, Nam, Lee 2023) has it.
 
-`overstory audit --laws examples/own_oracle.py` holds it against the laws of every oracle.
+`overstory check-oracle examples/own_oracle.py` holds it against the laws of every oracle.
 """
 
 from math import exp

@@ -108,7 +108,7 @@ REFUSED = {
         ("sum", "overstory sum: error: the following arguments are required: INPUT, -o/--output (see"),
     ],
     "audit": [
-        ("", "give one of --params, --oracle, --registry, --laws: what the client declares, in one form"),
+        ("", "give one of --params, --oracle, --registry: what the client declares, in one form"),
         ("--params params.csv --", "nothing comes after --: give what belongs there, or leave out the --"),
         ("--registry metrics.toml", "--metric missing: --registry and --metric belong together"),
         ("--oracle duchi --param epsilon=1", "an audit reads no reports of duchi; it reads"),

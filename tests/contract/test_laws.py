@@ -66,7 +66,7 @@ BROKEN = {
 def test_a_file_that_breaks_a_law_is_found_by_it(broken, tmp_path):
     text, law, numbers = BROKEN[broken]
     (tmp_path / "mine.py").write_text(text)
-    ran = within("audit", "--laws", "mine.py", "--json", cwd=tmp_path)
+    ran = within("check-oracle", "mine.py", "--json", cwd=tmp_path)
     checked = json.loads(ran.stdout)
     assert (ran.returncode, checked["holds"]) == (1, False)
     broken_laws = {row["law"]: row["numbers"] for row in reversed(checked["laws"]) if not row["holds"]}
@@ -76,7 +76,7 @@ def test_a_file_that_breaks_a_law_is_found_by_it(broken, tmp_path):
 
 def test_a_mistake_in_a_user_s_function_is_hers_and_has_its_line(tmp_path) -> None:
     (tmp_path / "mine.py").write_text(BITS + "    return overstory.OwnBits(domain_size, p, q / 0)")
-    ran = within("audit", "--laws", "mine.py", cwd=tmp_path)
+    ran = within("check-oracle", "mine.py", cwd=tmp_path)
     assert ran.returncode == 2
     assert "mine.py, line 6: ZeroDivisionError in mine: float division by zero" in ran.stderr
 
@@ -93,7 +93,7 @@ def test_what_all_reports_reveal_is_held_to_what_is_asked_for(tmp_path) -> None:
 def test_an_oracle_that_is_too_large_to_enumerate_is_refused(tmp_path) -> None:
     large = BITS.replace("domain_size: int", "domain_size=40")
     (tmp_path / "mine.py").write_text(large + "    return overstory.OwnBits(domain_size, p, q)")
-    ran = within("audit", "--laws", "mine.py", cwd=tmp_path)
+    ran = within("check-oracle", "mine.py", cwd=tmp_path)
     assert ran.returncode == 2
     assert "mine: 1,099,511,627,776 payloads in 1 cohorts are too many to enumerate" in ran.stderr
 
@@ -175,7 +175,7 @@ def test_each_oracle_that_is_checked_has_a_false_alarm_rate_of_its_own(monkeypat
 
 
 def test_the_example_obeys_and_takes_part_everywhere(tmp_path):
-    ran = within("audit", "--laws", EXAMPLE, cwd=tmp_path)
+    ran = within("check-oracle", EXAMPLE, cwd=tmp_path)
     assert (ran.returncode, ran.stdout.count(" holds "), "BROKEN" in ran.stdout) == (0, 4 * len(LAWS), False)
     ranked = within("compare", EXAMPLE, "--domain-size", 7, "--epsilon", 1, "--reports", 1000, cwd=tmp_path)
     assert {line.split()[0] for line in ranked.stdout.splitlines() if line} > {"fano", "three-quarters", "grr"}
@@ -216,7 +216,7 @@ def test_an_oracle_of_ones_own_is_used_as_any_other():
 )
 def test_a_file_at_fault_is_one_sentence(text, said, tmp_path):
     (tmp_path / "mine.py").write_text(text)
-    ran = within("audit", "--laws", "mine.py", cwd=tmp_path)
+    ran = within("check-oracle", "mine.py", cwd=tmp_path)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert said in ran.stderr
 

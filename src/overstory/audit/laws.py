@@ -1,6 +1,6 @@
 """The laws that every oracle obeys, held by enumeration of a small one, or by a sample at one false-alarm rate.
 
-`tests/contract` holds the oracles of the library against them, `overstory audit --laws` those of a file. A law returns
+`tests/contract` holds the oracles of the library against them, `overstory check-oracle` those of a file. A law returns
 its numbers in words, or raises `Alarm` with them.
 
 All samples share one false-alarm rate: a right oracle fails by chance at most once in a million runs, as at most

@@ -21,6 +21,7 @@ SUMMARIES: Final = {
     "compare": "rank oracles at equal privacy",
     "collect": "simulate a private collection on your own data",
     "privacy": "state what a metric or an oracle reveals, and why",
+    "check-oracle": "hold oracles of your own file against the laws of every oracle",
     "audit": "test a client, in any language, against its declared parameters",
     "metrics": "write, check, show and compare the metric registry",
     "simulate": "let simulated devices report to a collector",
@@ -66,6 +67,7 @@ Read      decode, console    estimate what was reported, in files or in a store;
           encode, map, sum   RAPPOR's files: randomize values, hash candidates, count reports
 
 Check     privacy, audit     state what a metric or an oracle reveals; test a client against its parameters
+          check-oracle       hold oracles of your own file against the laws of every oracle
           reproduce          recompute the papers' figures and tables
 
 Person    status, view       what may be recorded and why; what was recorded, and what exactly is sent
@@ -78,7 +80,9 @@ ALIASES: Final = {("plan", "--epsilon-report"): "--epsilon", ("sum", "--reports"
 """Other names of options, by command. The INPUT of `sum` may be called --reports."""
 
 MODULES: Final = {
-    **dict.fromkeys(("audit", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"),
+    **dict.fromkeys(
+        ("audit", "check-oracle", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"
+    ),
     **dict.fromkeys(("encode", "map", "sum"), "rappor.commands"),
     **dict.fromkeys(("metrics", "privacy"), "registry.commands"),
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""``overstory audit``: hold a client against the parameters that it declares, or own oracles against the laws."""
+"""``overstory audit`` and ``check-oracle``: hold a client against its parameters, own oracles against the laws."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ FAULTY: Final = 1
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.laws:
-        return check_file(args)
     settings = Settings(args.reports, alpha=args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
     metrics = (args.metric or "first", "first" if args.metric == "second" else "second")
     client = Program(args.program, metrics=metrics) if args.program else OwnClient()
@@ -68,12 +66,12 @@ def check_file(args: argparse.Namespace) -> int:
 
     checked = [
         {"oracle": built.name, "parameters": dict(built.parameters), "law": law, "holds": holds, "numbers": numbers}
-        for name in load_oracles(args.laws)
+        for name in load_oracles(args.file)
         for built in small_oracles(name)
         for law, holds, numbers in check_laws(built)
     ]
     holds = all(row["holds"] for row in checked)
-    print_answer(args, {"file": args.laws, "holds": holds, "laws": checked}, _law_tables(checked))
+    print_answer(args, {"file": args.file, "holds": holds, "laws": checked}, _law_tables(checked))
     return 0 if holds else FAULTY
 
 

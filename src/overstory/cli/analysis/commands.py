@@ -24,8 +24,7 @@ AUDIT: Final = Command(
     "audit",
     "overstory audit --params params.csv -- overstory encode --params params.csv --values - -o -\n"
     "  overstory audit --oracle oue --param domain_size=8 --param epsilon=1\n"
-    "  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit\n"
-    "  overstory audit --laws mine.py",
+    "  overstory audit --registry metrics.toml --metric colour --own-cohorts --restart -- ./client --audit",
     Group(
         "what is declared (one of)",
         Option("--params"),
@@ -33,7 +32,6 @@ AUDIT: Final = Command(
         Option("--param"),
         Option("--registry", "a metric registry; with --metric"),
         Option("--metric", "the metric of the registry", "ID"),
-        Option("--laws", "instead: a Python file that registers oracles by @overstory.oracle_kind; it is run", "FILE"),
         Option("--map", "a candidate map: ask its strings, with its bits", "FILE"),
     ),
     Group(
@@ -59,19 +57,26 @@ in COMMAND, the metric's id replaces it, and the devices are asked once more as 
 
 Exit status: 0 no fault was found, 1 the client violates or deviates from what it declares, 2 the input or COMMAND
 failed. A right client is accused with probability at most 2 alpha: alpha for all checks together, and alpha for the
-bound of epsilon. No audit proves an epsilon: it bounds it from below.
-
---laws holds oracles of your own file against the laws that every oracle of the library obeys: the probabilities of
-their reports, epsilon, p* and q*, the estimate, the wire, the seeds, and the reports that they draw. They are made
-small (4 values, unless the oracle has a number of its own; epsilon .5 and 2). A right oracle fails in one of a million
-runs. No device and no collector runs such a file.""",
+bound of epsilon. No audit proves an epsilon: it bounds it from below.""",
     runs="analysis.audit",
     rules=(
-        OneOf(("--params", "--oracle", "--registry", "--laws"), "what the client declares, in one form", must=True),
-        Idle(("--map", "--reports", "--alpha", "--restart", "--own-cohorts", "COMMAND"), ("--laws",), "no client runs"),
+        OneOf(("--params", "--oracle", "--registry"), "what the client declares, in one form", must=True),
         Needs(("--param",), ("--oracle",)),
         Together(("--registry", "--metric")),
     ),
+)
+
+CHECK_ORACLE: Final = Command(
+    "check-oracle",
+    "overstory check-oracle mine.py",
+    Option("file", "a Python file that registers oracles by @overstory.oracle_kind; it is run", "FILE"),
+    more="""\
+Small oracles are made of the file's functions (4 values, unless the oracle has a number of its own; epsilon .5 and 2)
+and held against the laws that every oracle of the library obeys: the probabilities of its reports, its epsilon, p* and
+q*, the estimate, the wire, its seeds, and the reports that it draws. A right oracle fails in one of a million runs.
+
+Exit status: 0 all laws hold, 1 one is broken, 2 the file is at fault. No device and no collector runs such a file.""",
+    runs="analysis.audit:check_file",
 )
 
 PLAN: Final = Command(
@@ -480,4 +485,6 @@ reports. Shows the truth, the estimates with their intervals, and the privacy lo
     runs="analysis.collect:demo",
 )
 
-COMMANDS: Final = {command.name: command for command in (AUDIT, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)}
+COMMANDS: Final = {
+    command.name: command for command in (AUDIT, CHECK_ORACLE, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)
+}

@@ -69,12 +69,12 @@ def _check_own(args: argparse.Namespace, names: list[str], ranking: tuple[Choice
         if choice.epsilon_permanent > most:
             raise ParameterError(
                 f"{choice.name} reveals epsilon {choice.epsilon_permanent:.6f} in any number of reports, where {most} "
-                "is asked for: overstory audit --laws has its numbers"
+                "is asked for: overstory check-oracle has its numbers"
             )
         if choice.epsilon_report > args.epsilon:
             raise ParameterError(
                 f"{choice.name} reveals epsilon {choice.epsilon_report:.6f} in a report, where {args.epsilon} is asked "
-                "for: overstory audit --laws has its numbers"
+                "for: overstory check-oracle has its numbers"
             )
 
 

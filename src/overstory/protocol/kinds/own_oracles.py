@@ -159,7 +159,7 @@ class OwnSets(_Own):
 
 
 class _Stated:
-    """The estimator's two numbers as they are stated: `overstory audit --laws` holds them against the channel."""
+    """The estimator's two numbers as they are stated: `overstory check-oracle` holds them against the channel."""
 
     stated: tuple[Probability | None, Probability | None]
 
