@@ -31,7 +31,8 @@ from overstory.client.budget import Allowance
 from overstory.client.outcomes import MADE, Outcome
 from overstory.client.session import Session
 from overstory.client.state.secret_file import DeviceSecret
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.yearly import KEPT, yearly
+from overstory.privacy.registry.yearly import headline as headline_of
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.protocol.metrics.panel import CYCLES, Places
 from overstory.protocol.metrics.period import WEEK
@@ -66,6 +67,7 @@ TWO_ROUNDS = {"oracle": '"l-grr"', "parameters": "{epsilon_permanent = 2.0, epsi
 FRESH = {"oracle": '"opt-wb"', "parameters": "{epsilon = 0.5, window = 1}"}
 YEARLY, MONTHLY = 'panel = {cycle = "year"}', 'panel = {cycle = "month"}'
 
+OF_A, OF_B = (f'budget = {{epsilon = 1.5, per = "year", attributes = {{{each} = 1.0}}}}' for each in "ab")
 REGISTRIES = {
     "one": (YEARLY, {"tree": {}}),
     "two": (YEARLY, {"tree": {}, "leaf": {"oracle": '"oue"'}}),
@@ -80,6 +82,8 @@ REGISTRIES = {
     "no panel": ("", {"tree": FRESH, "leaf": FRESH}),
     "budget": ('budget = {epsilon = 1.25, per = "year"}', {"tree": FRESH, "leaf": FRESH}),
     "both": (f'{YEARLY}\nbudget = {{epsilon = 2.0, per = "year"}}', {"tree": {"panel": '"none"'} | FRESH, "leaf": {}}),
+    "of a": (OF_A, {"tree": FRESH | {"attribute": '"a"'}}),
+    "of b": (OF_B, {"leaf": FRESH | {"attribute": '"b"'}}),
     "linked": ("budget = {epsilon = 3.0}", {"tree": TWO_ROUNDS}),
 }
 """What is said of all metrics, and every metric's own keys, by name."""
@@ -252,12 +256,13 @@ def years(made, number=1):
 def promise(reports):
     """Return what a person was told of a year that has these reports.
 
-    Where the last registry has panels or a yearly budget, a device counts what it has reported under others: then it is
-    the largest headline that she had in that year. Else a registry speaks of its own reports alone, and they add up.
+    Where the last registry's headline says that a device counts what it has reported under others, and where a budget
+    is for ever, it is the largest headline that she had in that year. Else a registry speaks of its own reports alone,
+    and they add up.
     """
     names = {each.name for each in reports}
     last = registry(reports[-1].name)
-    counts = last.budget is not None or any(metric.panel is not None for metric in last.values())
+    counts = KEPT in headline_of(last).assumption or (last.budget is not None and last.budget.per == "ever")
     return (max if counts else sum)(headline(name) for name in names)
 
 

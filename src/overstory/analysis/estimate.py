@@ -30,8 +30,8 @@ MOST_TOGETHER: Final = 2_000  # values whose errors are compared with each other
 
 
 FEW: Final = 10_000
-"""Expected supports of a value that nobody has below which p-values are exact. From here on normal ones are too small by
-a factor of at most 1.13 at four standard errors and 1.22 at a millionth (GRR and SUE at epsilon 8 have the largest)."""
+"""Expected supports of a value that nobody has below which p-values are exact. From here on normal ones are too small
+by a factor of at most 1.14 at four standard errors and 1.22 at a millionth (GRR and SUE at epsilon 8: the largest)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from overstory.privacy.registry.cost import (
     totals_so_far,
 )
 from overstory.privacy.registry.page import metric_facts, relay_words
-from overstory.privacy.registry.yearly import headline, in_two_sentences
+from overstory.privacy.registry.yearly import headline, in_two_sentences, least_limit
 from overstory.privacy.statements import Claim
 from overstory.protocol.metrics import Metric, MetricRegistry
 
@@ -80,7 +80,7 @@ def asked_of(context: CommandContext, server: str | None, today: date) -> Asked:
         named,
         before,
         costs,
-        {name: line for name, metric in registry.items() if (line := _end(metric, today)) is not None},
+        {name: line for name, metric in registry.items() if (line := _end(metric, today, registry)) is not None},
         totals_so_far(spent) if spent is not None and spent.reports else total_costs(tuple(costs.values()), registry),
         changes,
     )
@@ -98,13 +98,15 @@ def _from_state(context: CommandContext, before: Consent | None) -> tuple[Ledger
     return None, named
 
 
-def _end(metric: Metric, today: date) -> Claim | None:
-    """Return the first line for a report in every period from today to the metric's end."""
+def _end(metric: Metric, today: date, registry: MetricRegistry) -> Claim | None:
+    """Return the first line for a report in every period from today to the metric's end, where no budget ends it."""
     if metric.once or metric.panel is not None:
         return None  # however long it goes on, there is one report, or the same number every year
     now = datetime.combine(today, time(), UTC).timestamp()
     left = metric.period.number(metric.expires_at - 1) - metric.period.number(now) + 1
-    return metric_cost(metric, left).headline if left > 0 else None
+    claim, budget = metric_cost(metric, max(left, 1)).headline, registry.budget
+    is_ended = budget is not None and budget.per == "ever" and least_limit([metric], budget) < claim.epsilon
+    return claim if left > 0 and not is_ended else None
 
 
 def first_screen(asked: Asked, more: str) -> Iterator[Block]:

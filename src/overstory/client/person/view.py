@@ -7,7 +7,7 @@ byte of a report is explained. What can be inferred is exact Bayes, shown with t
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -30,6 +30,7 @@ from overstory.protocol.wire.upload import Upload, cohort_width, decode_batch, d
 
 if TYPE_CHECKING:
     from overstory.privacy.ledger import Ledger
+    from overstory.protocol.metrics import MetricRegistry, PersonBudget
     from overstory.protocol.metrics.tables import ObliviousRoute
 
 
@@ -188,18 +189,19 @@ class MetricView:
     group: str | None = None  # the group that the newest report names in clear, where the entry has groups
 
 
-def view_metrics(rows: Rows | None, registry: Mapping[str, Metric]) -> tuple[MetricView, ...]:
+def view_metrics(rows: Rows | None, registry: MetricRegistry) -> tuple[MetricView, ...]:
     """Return every metric that the registry lists or that this device has reported; without rows, as it is planned."""
     if rows is None:
-        return tuple(MetricView(name, metric, metric_cost(metric)) for name, metric in registry.items())
+        costs = ((name, metric, metric_cost(metric, budget=registry.budget)) for name, metric in registry.items())
+        return tuple(MetricView(*cost) for cost in costs)
     names = dict.fromkeys(registry)
     names |= dict.fromkeys(row.metric for row in rows.outbox.rows())
     names |= dict.fromkeys(response.metric for response in rows.responses())
     ledger = ledger_of(rows, registry)
-    return tuple(_shown(rows, name, registry.get(name), ledger) for name in names)
+    return tuple(_shown(rows, name, registry.get(name), ledger, registry.budget) for name in names)
 
 
-def _shown(rows: Rows, name: str, metric: Metric | None, ledger: Ledger) -> MetricView:
+def _shown(rows: Rows, name: str, metric: Metric | None, ledger: Ledger, budget: PersonBudget | None) -> MetricView:
     queue = rows.outbox.rows(name)
     claims = rows.claims(name)
     period = Period(claims.length) if claims.length is not None else None if metric is None else metric.period
@@ -212,7 +214,7 @@ def _shown(rows: Rows, name: str, metric: Metric | None, ledger: Ledger) -> Metr
     return MetricView(
         id=name,
         metric=metric,
-        cost=None if metric is None else metric_cost(metric, so_far=ledger),
+        cost=None if metric is None else metric_cost(metric, so_far=ledger, budget=budget),
         recorded=tuple(_label(period, number) for number in sorted(claims.reported)),
         responses=tuple(_response(each, metric) for each in rows.responses(name) if each.tag != ALL_VALUES),
         reports=tuple(_report(row, metric, period) for row in queue),

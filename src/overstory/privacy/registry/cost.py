@@ -216,7 +216,7 @@ def total_costs(
     def total(attribute: str | None, group: Sequence[MetricCost]) -> TotalCost:
         metrics = [registry[cost.metric] for cost in group]
         if reports is None:
-            line = yearly(metrics, registry.budget if attribute is None else None)
+            line = yearly(metrics, registry.budget)
             pattern = min(line.epsilon, add_up((1, cost.epsilon_pattern) for cost in group))
             lines = (line, *_without_times(line.epsilon, pattern, "a year's reports"))
             return TotalCost(attribute, lines, pattern, tuple(metric.id for metric in metrics))

@@ -57,10 +57,7 @@ def in_two_sentences(registry: MetricRegistry) -> tuple[str, str]:
     year, budget = headline(registry), registry.budget
     stretch = "any year" if all(metric.is_afresh for metric in registry.values()) else "the first year"
     is_all = all(metric.once for metric in registry.values()) or (
-        budget is not None
-        and budget.per == "ever"
-        and budget.against == "any-history"
-        and budget.epsilon <= year.epsilon
+        budget is not None and budget.per == "ever" and least_limit(registry.values(), budget) <= year.epsilon
     )
     first, second = (
         guess_text(one, "it", "answers is yours"),
@@ -85,6 +82,14 @@ def year_of(metrics: Iterable[Metric]) -> str:
     return ANY_YEAR if all(metric.is_afresh for metric in metrics) else "in the first year"
 
 
+def least_limit(metrics: Iterable[Metric], budget: PersonBudget | None) -> float:
+    """Return the smallest limit that reports of all of these count against, whatever is held: infinite without one."""
+    limits = [{*budget.limits_of(metric)} for metric in metrics] if budget is not None else []
+    if budget is None or not limits or budget.against != "any-history":
+        return math.inf
+    return min(most for _, most in set.intersection(*limits))
+
+
 def headline(registry: MetricRegistry) -> Claim:
     """Return what any year's reports of an application tell: the first number on every page for a person."""
     return yearly(registry.values(), registry.budget, is_counted=True)
@@ -97,13 +102,10 @@ def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None, *, is_
     words = ", ".join(part.words for part in parts)
     unbounded = [metric_terms(metric) for part in parts if math.isinf(part.epsilon) for metric in part.metrics]
     reason = why_unbounded(unbounded) if unbounded else NOT_BOUNDED
-    ends = False  # whether a yearly budget is less than all reports of a year cost
-    if parts and budget is not None and budget.against == "any-history":
-        # The smallest limit that all of these reports count against: everybody's, or that of one attribute.
-        limits = [{*budget.limits_of(metric)} for part in parts for metric in part.metrics]
-        least = min(most for _, most in set.intersection(*limits))
-        if least < epsilon:
-            epsilon, words, ends = least, f"{words}, until the budget is used up", budget.per == "year"
+    least, ends = least_limit((metric for part in parts for metric in part.metrics), budget), False
+    if budget is not None and least < epsilon:
+        epsilon, words = least, f"{words}, until the budget is used up"
+        ends = budget.per == "year" and least == budget.epsilon  # an attribute's limit is not that of another registry
     year = year_of(metric for part in parts for metric in part.metrics)
     has_panel = any(metric.panel for part in parts for metric in part.metrics)
     is_kept = is_counted and math.isfinite(epsilon) and (ends or has_panel)
