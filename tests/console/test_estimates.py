@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -152,8 +153,49 @@ def test_a_process_that_computes_is_killed_when_the_console_ends():
         worker.close()
         with pytest.raises(WorkerError):
             asked.result(10)
-    process.join(10)
-    assert process.exitcode == -signal.SIGKILL
+    until_ended(process.pid)
+
+
+def until_ended(pid):
+    """Wait for the end of a process by its number: which thread learns its exit code is a race."""
+    end = time.monotonic() + 20
+    while is_running(pid):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_process_that_is_stopped_and_cannot_end_itself_is_killed(monkeypatch):
+    monkeypatch.setattr(estimates_module, "SLACK", 0.5)
+    worker = Worker(1.0)
+    worker.estimate(task(abs, -1))
+    stopped = worker.pid
+    os.kill(stopped, signal.SIGSTOP)
+    with pytest.raises(WorkerError, match="longer than 1 seconds"):
+        worker.estimate(task(abs, -2))
+    until_ended(stopped)
+    assert worker.estimate(task(abs, -3))[0] == 3
+    worker.close()
+
+
+def test_what_failed_late_is_not_tried_again_at_once_and_too_many_failures_are_forgotten(estimates, monkeypatch):
+    """Four are asked for together and fail one after the other: each is forgiven by the time of its own failure."""
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+
+    def fail(*_):
+        clock.now += 90.0
+        raise WorkerError("too long")
+
+    monkeypatch.setattr(estimates_module, "time", clock)
+    monkeypatch.setattr(Worker, "estimate", fail)
+    counted = weeks(METRICS["pages"], 4)
+    for _ in range(2):
+        with pytest.raises(WorkerError, match="too long"):
+            read(estimates, counted, "per-period")
+    assert estimates.decoded == 4
+    monkeypatch.setattr(estimates_module, "MOST_WAITING", 3)
+    with pytest.raises(WorkerError):
+        read(estimates, counted, "per-period")
+    assert (estimates.decoded, len(estimates._failed), len(estimates._futures)) == (5, 4, 4)
 
 
 @pytest.mark.parametrize("error", [MemoryError(), OSError("no process"), KeyError("x")])
@@ -195,10 +237,7 @@ if __name__ == "__main__":
 def test_the_process_ends_when_its_console_is_killed(tmp_path):
     (tmp_path / "console.py").write_text(CONSOLE)
     ran = subprocess.run([sys.executable, tmp_path / "console.py"], stdout=subprocess.PIPE, timeout=60, check=False)
-    end = time.monotonic() + 20
-    while is_running(int(ran.stdout)):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until_ended(int(ran.stdout))
 
 
 def is_running(pid):

@@ -134,6 +134,10 @@ def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOpti
 NICE: Final = 5  # how much the process lets others go first: a collector on the same machine is more important
 
 
+STARTING: Final = 60.0  # seconds in which the process has started, or never does
+SLACK: Final = 5.0  # seconds after the time limit of an estimate at which a process that does not end is killed
+
+
 class WorkerError(OverstoryError):
     """An estimate that the process could not give: it took too long, or the process died of it."""
 
@@ -156,10 +160,12 @@ class Worker:
         """Return an estimate, or a reading, and its pickled size; WorkerError when it takes too long or dies twice."""
         work = task.work()
         for attempt in range(2):
-            pool, began = self._started(), time.monotonic()
+            began = time.monotonic()
             try:
-                answer = pool.submit(_answer, work, self._seconds).result()
-            except BrokenProcessPool as error:
+                pool, began = self._started(), time.monotonic()
+                # The process ends itself in time; the rest is for one that was stopped, and cannot.
+                answer = pool.submit(_answer, work, self._seconds).result(self._seconds + SLACK)
+            except (BrokenProcessPool, TimeoutError) as error:
                 self.stop()
                 if time.monotonic() - began >= self._seconds:
                     words = f"decoding took longer than {self._seconds:g} seconds and was stopped"
@@ -180,7 +186,7 @@ class Worker:
             if self._pool is None:
                 # A fork may stop at a lock that a thread held.
                 self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin)
-                self.pid = self._pool.submit(os.getpid).result()
+                self.pid = self._pool.submit(os.getpid).result(STARTING)
             return self._pool
 
     def stop(self) -> None:
@@ -202,7 +208,6 @@ class Worker:
 def _begin() -> None:
     """Prepare the process: it ends with the console, also when that is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Control-C is for the console, which then ends this process
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.nice(NICE)
     threading.Thread(target=_end_with_the_console, daemon=True).start()
 
@@ -243,7 +248,8 @@ class Estimates:
         self.worker = worker or Worker(SECONDS)
         self.decoded = 0
         """How many estimates the process was asked for."""
-        self._futures: dict[bytes, tuple[Future[Any], float]] = {}  # that wait, or have failed, and since when
+        self._futures: dict[bytes, Future[Any]] = {}  # that wait, or have failed
+        self._failed: dict[bytes, float] = {}  # since when
         self._lock = threading.Lock()
         self._queue = ThreadPoolExecutor(1, "decoding")
 
@@ -294,13 +300,10 @@ class Estimates:
     def _enqueue(self, tasks: Mapping[bytes, Task]) -> tuple[dict[bytes, Any], dict[bytes, Future[Any]]]:
         """Return what was decoded since the reader looked, and what each other task will give, or has failed with."""
         with self._lock:
-            now = time.monotonic()
-            for key, (future, began) in list(self._futures.items()):
-                if future.done() and now - began >= FORGIVEN:
-                    del self._futures[key]
+            self._forgive()
             found = {key: self.cache.get(key) for key in tasks.keys() - self._futures.keys()}
             ready = {key: estimate for key, estimate in found.items() if estimate is not None}
-            waiting = sum(not future.done() for future, _ in self._futures.values())
+            waiting = len(self._futures) - len(self._failed)
             if waiting + len(found) - len(ready) > MOST_WAITING:
                 raise ScreenError(
                     503,
@@ -309,17 +312,26 @@ class Estimates:
                 )
             for key in tasks:
                 if key in found and key not in ready:
-                    self._futures[key] = self._queue.submit(self._estimate, tasks[key]), now
-            return ready, {key: self._futures[key][0] for key in tasks.keys() - ready.keys()}
+                    self._futures[key] = self._queue.submit(self._estimate, tasks[key])
+            return ready, {key: self._futures[key] for key in tasks.keys() - ready.keys()}
+
+    def _forgive(self) -> None:
+        """Forget what failed long ago, and the oldest of too many."""
+        now = time.monotonic()
+        for key, since in list(self._failed.items()):
+            if now - since >= FORGIVEN or len(self._failed) > MOST_WAITING:
+                del self._failed[key], self._futures[key]
 
     def _estimate(self, task: Task) -> Any:
         """Decode a task; whatever goes wrong is the answer of those that wait, and the next one is decoded."""
         self.decoded += 1
         try:
             estimate, size = self.worker.estimate(task)
-        except (ParameterError, WorkerError):
-            raise
-        except Exception as error:  # noqa: BLE001 - it is the answer
+        except Exception as error:
+            with self._lock:
+                self._failed[task.key] = time.monotonic()
+            if isinstance(error, ParameterError | WorkerError):
+                raise
             raise WorkerError(f"decoding failed: {type(error).__name__}: {error}") from None
         # Every estimate of a list shares one list of its values.
         estimate = estimate if task.values is None else replace(estimate, values=task.values)
