@@ -5,6 +5,7 @@ import pytest
 
 from overstory.analysis.decoding import candidates as design
 from overstory.analysis.decoding import decode
+from overstory.analysis.decoding import sparse as lasso_module
 from overstory.analysis.decoding.sparse import lasso, penalty
 from support.random_collections import random_map, report
 
@@ -19,17 +20,37 @@ def problem(seed=0, distinct=True):
 
 
 @pytest.mark.parametrize("distinct", [True, False])
-@pytest.mark.parametrize("dense", [True, False])
+@pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize("strength", [0.005, 0.05, 0.4])
-def test_agrees_with_scikit_learn(monkeypatch, distinct, dense, strength):
+def test_agrees_with_scikit_learn(monkeypatch, distinct, compiled, strength):
     from sklearn.linear_model import Lasso
 
-    monkeypatch.setattr(design, "DENSE_CELLS", 1 << 20 if dense else 0)
+    monkeypatch.setattr(design, "DENSE_CELLS", 0 if compiled else 1 << 20)
+    if not compiled:
+        monkeypatch.setattr(lasso_module, "COMPILED", "not loaded")
     shelf, y, _ = problem(distinct=distinct)
     level = strength * float(np.abs(y @ shelf.dense()).max())
     theirs = Lasso(alpha=level / y.size, positive=True, fit_intercept=False, tol=1e-12, max_iter=200_000)
     theirs.fit(shelf.dense(), y)
     np.testing.assert_allclose(lasso(shelf, y, level), theirs.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [0, 5])
+def test_the_kernel_goes_on_where_numpy_stops(monkeypatch, most):
+    monkeypatch.setattr(lasso_module, "COMPILED", "not loaded")
+    shelf, y, _ = problem()
+    level = 0.05 * float(np.abs(y @ shelf.dense()).max())
+    alone = lasso(shelf, y, level)
+    enough = []
+    descend = lasso_module._descend
+    monkeypatch.setattr(
+        lasso_module, "_descend", lambda *given, **more: enough.append(descend(*given, **more)) or enough[-1]
+    )
+    monkeypatch.setattr(lasso_module, "MOST_STEPS", most)
+    both = lasso(shelf, y, level)
+    assert not enough[0]
+    np.testing.assert_allclose(both, alone, atol=1e-8)
+    np.testing.assert_array_equal(both != 0, alone != 0)
 
 
 def test_the_penalty_lets_about_an_eighth_of_the_rows_in():

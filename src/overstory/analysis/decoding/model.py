@@ -52,8 +52,6 @@ from overstory.protocol.channels import check_channel
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from overstory.analysis.decoding.candidates import CandidateMap
@@ -274,23 +272,15 @@ MAX_EXCHANGES = 5000
 def simplex_least_squares(gram: F64, moment: F64) -> F64:
     """Minimize f'Gf/2 - b'f over f >= 0, sum f = 1, for G = X'WX, positive semi-definite, and b = X'Wy.
 
-    At the model's own variances this is the Gauss-Newton form of binomial maximum likelihood.
+    Block principal pivoting (Portugal, Judice, Vicente, Math. Comp. 63, 1994). At the model's own variances this is the
+    Gauss-Newton form of binomial maximum likelihood.
     """
-    shares = _pivoted(gram, moment, np.ones(moment.size, bool), _equality_solution)
-    return np.asarray(shares / shares.sum())
-
-
-def nonnegative_least_squares(gram: F64, moment: F64) -> F64:
-    """Minimize f'Gf/2 - b'f over f >= 0."""
-    return _pivoted(gram, moment, np.zeros(moment.size, bool), _free_solution)
-
-
-def _pivoted(gram: F64, moment: F64, inside: NDArray[np.bool_], solution_of: Callable[..., tuple[F64, F64]]) -> F64:
-    """Return the minimum over f >= 0 by block principal pivoting (Portugal, Judice, Vicente, Math. Comp. 63, 1994)."""
-    fewest, patience = moment.size + 1, PATIENCE
+    size = moment.size
+    inside = np.ones(size, bool)
+    fewest, patience = size + 1, PATIENCE
     for _ in range(MAX_EXCHANGES):
         # KKT conditions: shares >= 0 inside, slope of the Lagrangian >= 0 outside; what breaks them is `wrong`.
-        shares, slope = solution_of(gram, moment, inside)
+        shares, slope = _equality_solution(gram, moment, inside)
         scale = 1e-12 * max(1.0, float(np.abs(moment).max()))
         wrong = np.flatnonzero((inside & (shares < 0.0)) | (~inside & (slope < -scale)))
         if not wrong.size:
@@ -301,21 +291,14 @@ def _pivoted(gram: F64, moment: F64, inside: NDArray[np.bool_], solution_of: Cal
         else:
             patience -= 1
         inside[wrong if patience > 0 else wrong[-1:]] ^= True
-    return np.maximum(shares, 0.0)
-
-
-def _free_solution(gram: F64, moment: F64, inside: NDArray[np.bool_]) -> tuple[F64, F64]:
-    """Minimize over the shares inside; also return the slope everywhere."""
-    held, shares = np.flatnonzero(inside), np.zeros(moment.size)
-    if held.size:
-        shares[held] = _solve(gram[np.ix_(held, held)], moment[held])
-    return shares, gram[:, held] @ shares[held] - moment
+        if not inside.any():
+            inside[int(np.argmax(moment))] = True
+    shares = np.maximum(shares, 0.0)
+    return np.asarray(shares / shares.sum())
 
 
 def _equality_solution(gram: F64, moment: F64, inside: NDArray[np.bool_]) -> tuple[F64, F64]:
     """Minimize over the shares inside, summing to one; also return the slope of the Lagrangian everywhere."""
-    if not inside.any():
-        inside[int(np.argmax(moment))] = True
     held = np.flatnonzero(inside)
     block = gram[np.ix_(held, held)]
     # G f = b - mu 1 with 1'f = 1: f = G^-1 b - mu G^-1 1 and mu = (1'G^-1 b - 1) / (1'G^-1 1).

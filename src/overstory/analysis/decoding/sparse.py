@@ -25,9 +25,10 @@ References
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -39,7 +40,6 @@ from overstory.analysis.decoding.model import (
     SingularDesignError,
     dispersion,
     inverse,
-    nonnegative_least_squares,
     people_correction,
     simplex_least_squares,
 )
@@ -258,7 +258,10 @@ def _scores(model: LinearModel, background: _Background) -> F64:
 
 
 ENTRY_SHARE = 8
-MOST_COLUMNS = 128  # that are solved for at once; for more, compiled coordinate descent is quicker
+COMPILED: Final = "overstory.kernels.design_matrix"
+MOST_COLUMNS: Final = 256
+MOST_STEPS: Final = 1 << 16
+"""Coefficients that are looked at by NumPy (a tenth of a second) before the compiled kernel is loaded."""
 
 
 def fit_lasso(model: LinearModel) -> Fit:
@@ -291,7 +294,7 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float) -> F64:
     """Minimize ||y - X b||^2 / 2 + penalty sum b over b >= 0; scikit-learn's ``alpha`` is penalty / num_rows."""
     coefficients = np.zeros(candidates.num_candidates)
     residual = response.copy()
-    working, moments = np.empty(0, np.intp), correlate(candidates, response)
+    working = np.empty(0, np.intp)
     while True:
         # KKT: outside the working set x_s'r <= penalty; those that break it enter.
         reach = correlate(candidates, residual)
@@ -302,17 +305,44 @@ def lasso(candidates: CandidateMap, response: F64, penalty: float) -> F64:
         # The worst offenders first: most of the others stop offending once these are in.
         new = new[np.argsort(-reach[new])[: max(256, working.size)]]
         working = np.concatenate((working, new))
-        if working.size <= MOST_COLUMNS and is_small(candidates, working):
-            # Where no coefficient is negative their sum is linear: least squares of X'y - penalty.
-            products = gram(candidates, np.ones(candidates.num_rows), working)
-            coefficients[working] = nonnegative_least_squares(products, moments[working] - penalty)
-            residual = response - predict(candidates, coefficients)
-            continue
-        from overstory.kernels import design_matrix
-
         block, tolerance = coefficients[working], 1e-10 * float(np.abs(response).max())
-        design_matrix.descend(column_rows(candidates, working), residual, block, penalty, tolerance, 100_000)
+        if not _descend(candidates, working, residual, block, penalty, tolerance):
+            from overstory.kernels import design_matrix
+
+            rows = column_rows(candidates, working)
+            design_matrix.descend(rows, residual, block, penalty, tolerance, 100_000)
         coefficients[working] = block
+
+
+def _descend(
+    candidates: CandidateMap,
+    working: NDArray[np.intp],
+    residual: F64,
+    block: F64,
+    penalty: float,
+    tolerance: float,
+) -> bool:
+    """Do what `kernels.design_matrix.descend` does, by NumPy, while steps are few; return whether they were enough."""
+    if COMPILED in sys.modules or working.size > MOST_COLUMNS or not is_small(candidates, working):
+        return False
+    columns = candidates.dense(working)
+    products, slopes, before = columns.T @ columns, residual @ columns, block.copy()
+    steps, everything, done = 0, True, False
+    while steps < MOST_STEPS and not done:
+        swept = np.arange(block.size) if everything else np.flatnonzero(block)
+        largest = 0.0
+        for s in swept[products[swept, swept] > 0]:
+            # Soft thresholding of the pull x_s'r + ||x_s||^2 b_s, then r and all slopes move with b_s.
+            pull = slopes[s] + products[s, s] * block[s]
+            step = max(pull - penalty, 0.0) / products[s, s] - block[s]
+            if step:
+                block[s] += step
+                slopes -= step * products[s]
+                largest = max(largest, abs(float(step)))
+        steps += swept.size
+        done, everything = everything and largest <= tolerance, largest <= tolerance
+    residual -= columns @ (block - before)
+    return done
 
 
 def _least_squares(model: LinearModel, picked: NDArray[np.intp], notes: tuple[str, ...]) -> Fit:
