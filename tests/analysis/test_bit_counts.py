@@ -43,8 +43,8 @@ def test_a_loaded_compiler_compiles_nothing_for_few(loaded, compiled, few, monke
     monkeypatch.setattr(columns, "COMPILER", "sys" if loaded else "not loaded")
     monkeypatch.setattr(columns, "is_compiled", lambda kernels: compiled)
     monkeypatch.setattr(columns, "_done_slowly", 0)
-    assert columns.are_few(1, "hash/bloom") == few
-    assert not columns.are_few(columns.PATIENCE + 1, "hash/bloom"), "NumPy would hold it all at once"
+    assert columns.are_few(1, "hashing") == few
+    assert not columns.are_few(columns.PATIENCE + 1, "hashing"), "NumPy would hold it all at once"
 
 
 def test_what_starts_to_count_compiles_nothing_that_it_may_never_need(tmp_path):
@@ -63,7 +63,7 @@ def test_compiled_code_counts_until_a_source_changes(tmp_path, monkeypatch):
     kept.parent.mkdir()
     kept.touch()
     assert ask("bits/popcount")
-    assert not ask("hash/bloom")
+    assert not ask("hashing")
     os.utime(kept, (0, 0))
     assert not ask("bits/popcount")
 

@@ -204,7 +204,7 @@ def test_the_false_discovery_rate_holds_where_few_supports_are_expected(built, d
     ("clusters", "size", "chances", "second"), [(9, 3, (0.01, 0.9), 0.1), (40, 2, (0.0, 1.0), 0.02)]
 )
 def test_the_tail_of_clusters_is_that_of_its_mixture(clusters, size, chances, second):
-    tails = clustered_tails(clusters, size, chances, second)
+    tails = clustered_tails(clusters * size, size, chances, second)
     for count in range(1, clusters * size + 1):
         mixture = 0.0
         for many in range(clusters + 1):  # clusters with the second chance
@@ -213,6 +213,26 @@ def test_the_tail_of_clusters_is_that_of_its_mixture(clusters, size, chances, se
             rest = first @ reached + binom.sf(count - 1, size * (clusters - many), chances[0])
             mixture += binom.pmf(many, clusters, second) * rest
         assert tails[min(count, tails.size - 1)] == pytest.approx(mixture, abs=2e-13)
+
+
+@pytest.mark.parametrize("name", ["oue", "basic-rappor", "l-sue"])
+def test_p_values_move_little_with_the_reports_of_a_device(name):
+    """As the normal ones do: also where the reports of a device are no whole number, and at once for all values."""
+    given = {"f": 0.5, "p": 0.4, "q": 0.6} if name == "basic-rappor" else {"epsilon": 2.0}
+    given = {"epsilon_permanent": 2.0, "epsilon_report": 1.0} if name == "l-sue" else given
+    built = mechanism(name, domain_size=4, **given)
+    devices = SimulatedDevices.holding(built, range(4), np.zeros(3_000, np.int64), np.random.default_rng(7))
+    counts = count_reports(built, devices.report())
+    logs = []
+    for each in (1.0, 1.0001, 1.1, 1.9, 2.0, 2.01, 3.0, 7.5, 30.5, 365.0):
+        estimate = support_of(built).estimate(counts, list(range(4)), reports_per_device=each)
+        exact = np.log(estimate.p_values[1:])
+        normal = np.log(replace(estimate, null_support=None).p_values[1:])
+        assert np.abs(exact - normal).max() < 0.5 if each < 30 else np.isfinite(exact).all()
+        logs.append(exact)
+    # A kept response supports a value with all reports of a device: one device more or less is 8% of a p-value here.
+    assert np.abs(logs[1] - logs[0]).max() < 0.15
+    assert np.abs(logs[5] - logs[4]).max() < 0.15
 
 
 @pytest.mark.parametrize("workload", ["one-hot bits", "one-hot bits, population"])

@@ -13,7 +13,7 @@ from overstory.analysis.decoding import model as gls
 from overstory.analysis.decoding.model import median, simplex_least_squares
 from overstory.analysis.selection import chi2_tail
 
-DEGREES = (1, 2, 3, 4, 9, 18, 19, 20, 21, 63, 255, 1000)
+DEGREES = (1, 2, 3, 4, 9, 18, 19, 20, 21, 63, 255, 1000, 4096, 65_536)
 
 
 def chi_squares(degrees):
@@ -26,7 +26,7 @@ def chi_squares(degrees):
 def test_the_tail_of_chi_square_is_scipys(degrees):
     for value in chi_squares(degrees):
         expected = float(special.chdtrc(degrees, value))
-        assert chi2_tail(degrees, value) == pytest.approx(expected, rel=1e-12, abs=0), value
+        assert chi2_tail(degrees, value) == pytest.approx(expected, rel=1e-11, abs=0), value
 
 
 @pytest.mark.parametrize(("value", "expected"), [(0.0, 1.0), (math.inf, 0.0), (1e6, 0.0), (1e-300, 1.0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
@@ -34,6 +33,10 @@ FEW: Final = 10_000
 by a factor of at most 1.14 at four standard errors and 1.22 at a millionth (GRR and SUE at epsilon 8: the largest)."""
 
 
+MOST_SHARED: Final = 50
+"""Reports of a device, with fresh noise on a kept response, up to which the exact law is summed: it takes 3 ms."""
+
+
 @dataclass(frozen=True, eq=False)
 class NullSupport:
     """How many reports would support a value that nobody has: Binomial(n, q*), whatever the devices hold.
@@ -49,21 +52,46 @@ class NullSupport:
 
     def p_values(self, raw: F64, standard_errors: F64) -> F64:
         """Return P(at least this support) where few are expected, else the normal approximation of it."""
-        expected = self.asked * self.q_star / self.shared.reports_per_device
-        few, found = (expected < FEW) & (self.asked > 0), np.empty(raw.shape)
+        few, found = self._few() & (self.asked > 0), np.empty(raw.shape)
         found[~few] = selection.upper_p_values(raw[~few], standard_errors[~few])
+        size = self._size if self._is_kept else 1.0
         for many in np.unique(self.asked[few]).tolist():
             tails, at = self._tails(many), np.flatnonzero(few & (self.asked == many))
-            found[at] = tails[np.minimum(self.supports[at], tails.size - 1)]
+            needed = np.ceil(self.supports[at] / size - 1e-9).astype(np.int64)
+            found[at] = tails[np.minimum(needed, tails.size - 1)]
         return found
 
-    def _tails(self, many: int) -> F64:
-        each = math.ceil(self.shared.reports_per_device)
-        if each == 1 or not self.shared.other:
-            return selection.binomial_tails(many, self.q_star)
+    @property
+    def _size(self) -> float:
+        """How many reports share what was drawn once."""
+        return self.shared.reports_per_device if self.shared.other else 1.0
+
+    @property
+    def _chances(self) -> tuple[float, float]:
+        """With which chance reports support a value that the permanent response does not, or does: q* lies between."""
         _, raised, span = self.shared.permanent
-        lower = min(max(self.q_star - span * raised, 0.0), 1.0)  # q* = lower + span y
-        return selection.clustered_tails(-(-many // each), each, (lower, min(lower + span, 1.0)), raised)
+        lower = min(max(self.q_star - span * raised, 0.0), 1.0)
+        return lower, min(lower + span, 1.0)
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether all reports of a device are the same one."""
+        lower, upper = self._chances
+        return self._size > 1.0 and lower < 1e-9 and upper > 1.0 - 1e-9
+
+    def _few(self) -> NDArray[np.bool_]:
+        expected = self.asked * self.q_star
+        if self._is_kept:
+            return expected / self._size < FEW
+        return (expected < FEW) & (self._size <= MOST_SHARED)
+
+    def _tails(self, many: int) -> F64:
+        if self._size == 1.0:
+            return selection.binomial_tails(many, self.q_star)
+        raised = self.shared.permanent[1]
+        if self._is_kept:  # in clusters that support a value as a whole
+            return selection.binomial_tails(max(round(many / self._size), 1), raised)
+        return selection.clustered_tails(many, self._size, self._chances, raised)
 
     def at(self, places: slice) -> NullSupport:
         """Return that of some of the values."""
@@ -101,8 +129,8 @@ class Estimate(Frame):
         Unbiased counts; noise makes some of them negative.
     standard_errors : ndarray of float64, shape (M,)
         Of `raw_counts`, for these reports: the noise of randomization alone. Infinite where the reports say nothing
-        about a value. `errors` has those of either kind; p-values always come from these, because detection tests
-        whether nobody has a value, and then the sampling of people adds nothing.
+        about a value. `errors` has those of either kind; p-values come from these, or from `null_support`, because
+        detection tests whether nobody has a value, and then the sampling of people adds nothing.
     num_reports : int
         Reports behind the estimate.
     interval_kind : {"reports", "population"}
@@ -254,7 +282,7 @@ class Estimate(Frame):
         return together
 
     def confidence_interval(self, level: float = 0.95, kind: IntervalKind | None = None) -> tuple[F64, F64]:
-        """Return the bounds of the raw counts' two-sided normal interval, in reports; not corrected for selection.
+        """Return the bounds of the raw counts' two-sided normal interval, in reports, not corrected for selection.
 
         Raises
         ------

@@ -223,16 +223,22 @@ def binomial_tails(trials: int, probability: float) -> F64:
 LEAST: Final = 1e-13  # of a law by the Fourier transform, smaller tails are its rounding
 
 
-def clustered_tails(clusters: int, size: int, chances: tuple[float, float], second: float) -> F64:
-    """Return P(at least c) of the successes in clusters of `size`, which share their chance of success.
+def clustered_tails(trials: int, each: float, chances: tuple[float, float], second: float) -> F64:
+    """Return P(at least c) of the successes of trials in clusters of `each`, which share their chance of success.
 
-    It is the first of `chances`, or with probability `second` the other one.
+    It is the first of `chances`, or with probability `second` the other one. Where `each` is no whole number, clusters
+    have the one below or above it.
     """
-    one = (1 - second) * binomial_law(size, chances[0]) + second * binomial_law(size, chances[1])
-    expected = clusters * size * ((1 - second) * chances[0] + second * chances[1])
-    length = min(clusters * size, _reach(expected, size)) + 1
-    # The generating function of a sum is a power: at the roots of unity, by the fast Fourier transform.
-    law = np.fft.irfft(np.fft.rfft(one, length) ** clusters, length)
+    clusters = max(round(trials / each), 1)
+    size, larger = divmod(trials, clusters)
+    expected = trials * ((1 - second) * chances[0] + second * chances[1])
+    length = 1 << min(trials + 1, _reach(expected, size + 1)).bit_length()
+    # The generating function of a sum is a product: at the roots of unity, by the fast Fourier transform.
+    product = np.ones(length // 2 + 1, np.complex128)
+    for reports, many in ((size, clusters - larger), (size + 1, larger)):
+        one = (1 - second) * binomial_law(reports, chances[0]) + second * binomial_law(reports, chances[1])
+        product *= np.fft.rfft(one, length) ** many
+    law = np.fft.irfft(product, length)
     return np.maximum(_tails(np.maximum(law, 0.0)), LEAST)
 
 

@@ -109,10 +109,8 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
             lambda start, stop: _count_values(masks, reported, parents[start:stop], out[start:stop]), many, smallest=1
         )
         return out
-    signs = (len(masks) * many << hash_bits) + (many << step) * (step + 1)
-    each = len(masks) * (many + 1) << step
-    if are_few(min(signs, each) // TOGETHER, HASHING):
-        return (count_by_signs if signs < each else count_each)(masks, reported, parents, step)
+    if are_few(((len(masks) * many << hash_bits) + (many << step) * (step + 1)) // TOGETHER, HASHING):
+        return count_by_signs(masks, reported, parents, step)
     from overstory.kernels.hashing import add_block_signs, transform
 
     most = MOST_SIGNS >> hash_bits  # reports whose signs a 32-bit sum surely holds
@@ -156,19 +154,6 @@ def count_by_signs(masks: U64, reported: U32, parents: U64, step: int) -> NDArra
         odd = parity(words[:, None] & parents) ^ parity(reported & np.uint32(z))[:, None]
         np.add.at(sums, (words & low).astype(np.int64), 1 - 2 * odd.astype(np.int64))
     return np.asarray(transformed(sums).T >> hash_bits)
-
-
-def count_each(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
-    """Return what `count_blocks` does report by report: the hash of a suffix is the sum of its bits' hashes."""
-    support, places = np.zeros((len(parents), 1 << step), np.int64), np.arange(masks.shape[1], dtype=np.uint64)
-    for rows, symbol in zip(masks, reported, strict=True):
-        hashes = np.zeros(1, np.uint16)
-        for bit in range(step):
-            own = (rows >> np.uint64(bit) & np.uint64(1)) << places
-            hashes = np.concatenate((hashes, hashes ^ own.sum().astype(np.uint16)))
-        held = (parity(rows & parents[:, None]).astype(np.uint64) << places).sum(axis=1)
-        support += hashes == (held.astype(np.uint32) ^ symbol)[:, None]
-    return support
 
 
 def value_words(symbols: NDArray[Any]) -> U64:

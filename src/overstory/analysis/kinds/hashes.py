@@ -126,7 +126,7 @@ class BalancedSupport(SeedSupport):
         # Where retention has left some seeds alone, collisions no longer cancel. With x_w the others' counts and n_a
         # the reports of seed a, they add sum (x_w / n)^2 (sum n_a^2 - n^2 / s - R n) / (g - 1): 0 as reports come.
         uneven = squares - reports**2 / seeds - reports * reports_per_device
-        if uneven < EVEN * reports * reports_per_device:
+        if not reports or uneven < EVEN * reports * reports_per_device:
             return estimate
         held = np.maximum(estimate.raw_counts**2 - estimate.standard_errors**2, 0.0) / reports**2
         others = np.minimum(held.sum() - held, 1.0)
