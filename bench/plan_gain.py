@@ -74,7 +74,7 @@ def gain() -> None:
 
 
 def trade() -> None:
-    """The permanent budget against the leak of a change, at one standard error."""
+    """The permanent budget against any two reports, at one standard error."""
     enough = sufficient_permanent(BUDGETS[0])
     for permanent in (BUDGETS[0], 1.2, enough, 2.0, 3.0, BUDGETS[1], 6.0, 10.0):
         plan = plan_from_needs(BUDGETS[0], permanent, REPORTS, CANDIDATES, num_bits=128, num_cohorts=16)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 PAGE = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text("utf-8")
 OURS = """
-    account, batch, batch id, budget, candidate, cap, change leak, channel, chunk, claim, cohort, collector, compaction,
+    account, batch, batch id, budget, candidate, cap, channel, chunk, claim, cohort, collector, compaction,
     composition, consent, count, debias, decode, delta, design effect, design matrix, detected, device, dictionary,
     domain, encoding, epsilon, estimator, floor, frequency, frequency oracle, fresh, grace, group, heavy hitter,
     history, inbox, instantaneous response, interval, kept, ledger, linkable, mechanism, memo, metric, nothing,

@@ -1,7 +1,6 @@
 """Charts: what is drawn is what was counted, to half a pixel, on wide and on narrow pages and in files."""
 
 import json
-import math
 import re
 from html import unescape
 from xml.etree import ElementTree as ET
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from overstory.presentation.charts import heat_map as maps
-from overstory.presentation.charts.curves import Loss, loss_over_reports
 from overstory.presentation.charts.drawing import NARROW, WIDE, Scale
 from overstory.presentation.charts.heat_map import Cells, heat_map
 from overstory.presentation.charts.numbers import counts_over_time, differences, dots
@@ -364,28 +362,3 @@ def test_names_are_only_text():
     assert not re.search(r"<[^>]* (onload|style)=", page)
     for svg in (picture.svg, picture.narrow, as_svg(picture)):
         ET.fromstring(svg)
-
-
-def test_a_line_is_drawn_through_its_epsilons_and_cut_at_the_edge():
-    numbers = [1, 10, 100]
-    picture = loss_over_reports("l", "Caption", numbers, [Loss("a", [1.0, 2.0, 4.0]), Loss("b", [1.0, 100.0, 1e4])])
-    x, y = (list(map(float, re.search(rf'data-{axis}="(.*?)"', picture.svg)[1].split())) for axis in "xy")
-
-    def number(place, scale):
-        low, high, start, stop = scale
-        return low * (high / low) ** ((place - start) / (stop - start))
-
-    first, second = (
-        [(number(float(a), x), number(float(b), y)) for a, b in (pair.split(",") for pair in points.split())]
-        for points in re.findall(r'points="(.*?)"', picture.svg)
-    )
-    assert [point for pair in first for point in pair] == pytest.approx([1, 1, 10, 2, 100, 4], rel=0.01)
-    assert second[-1] == pytest.approx((10**1.5, 1000), rel=0.01), (
-        "where a straight line through 100 and 10,000 is 1,000"
-    )
-
-
-def test_a_line_without_bound_is_named_and_points_up():
-    picture = loss_over_reports("l", "Caption", [1, 10], [Loss("a", [1.0, math.inf])])
-    assert "a: no bound" in picture.svg
-    assert "no bound from 10" in picture.alt

@@ -16,7 +16,7 @@ import random
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -290,7 +290,6 @@ def pairs(found: Lives, condition: str) -> np.ndarray:
     unchanged   the value never changes: neither does in the history that it is compared with
     values      the same pattern of changes: values are equal, and different, at the same times
     responses   reports repeat at the same times: they come from equal, and different, permanent responses
-    once        whether the value changed once: a value that never changed, against one that became another
     """
     size = len(found.histories)
     if condition == "any":
@@ -298,21 +297,10 @@ def pairs(found: Lives, condition: str) -> np.ndarray:
     if condition == "unchanged":
         constant = np.array([len(set(history)) == 1 for history in found.histories])
         return np.outer(constant, constant)
-    if condition == "once":
-        table = np.zeros((size, size), dtype=bool)
-        for one, other in product(range(size), repeat=2):
-            kept, changed = found.histories[one], found.histories[other]
-            if len(set(kept)) == 1 and changed[0] == kept[0] and changes(changed) == 1:
-                table[one, other] = table[other, one] = True
-        return table
     patterns = [numbered(history) for history in found.histories] if condition == "values" else list(found.responses)
     names = {each: number for number, each in enumerate(dict.fromkeys(patterns))}
     numbers = np.array([names[each] for each in patterns])
     return numbers[:, None] == numbers
-
-
-def changes(history: Sequence[Any]) -> int:
-    return sum(a != b for a, b in pairwise(history))
 
 
 @lru_cache(maxsize=100_000)

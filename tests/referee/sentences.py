@@ -68,7 +68,6 @@ ABOUT = (
     ("values", rf"{OF_VALUES}{FORCE}, {SAME}"),
     ("responses", rf"(?P<yours>your )?{N}, {ANSWERS}"),
     ("responses", rf"{OF_VALUES}{FORCE}, {ANSWERS}"),
-    ("once", rf"(?P<yours>your )?{N}, only on whether the value changed once"),
     # `overstory privacy`, of the parameters alone
     ("unchanged", r"each further distinct value"),
     ("any", r"all that a device ever reports by these parameters"),
@@ -77,7 +76,7 @@ ABOUT = (
 """A condition of `model.pairs`, and the words for it.
 
 "The same pattern of changes" is read as it stands: of values. What does not count which reports share their
-noise compares histories in which the same reports come from one permanent response; of a pair, for each part.
+noise compares histories in which the same reports come from one permanent response.
 """
 
 ODDS = r"odds move by a factor of (?:at most )?(?P<odds>[\d.,]+)|somebody could be practically certain|(?P<why>[^\d]*)"
@@ -133,12 +132,6 @@ def table_row(found):
     yield Claim("epsilon", found.string, epsilon_of(found["amount"]), moved, **read)
 
 
-def picture_row(found):
-    number = int(found["reports"])
-    yield Claim("epsilon", found.string, epsilon_of(found["one"]), condition="unchanged", reports=number)
-    yield Claim("epsilon", found.string, epsilon_of(found["change"]), condition="once", reports=number)
-
-
 def inferred(found):
     yield cost(found, found["words"], math.inf, in_force=True)
 
@@ -149,7 +142,6 @@ SPOKEN = (
     ("any", rf"One report can change anyone's guess between two values {CERTAINTY}\."),
     ("unchanged", rf"After (?P<n>\d+) reports of the same value it is {CERTAINTY}\."),
     ("ever", rf"However many reports of the same value there are, it is {CERTAINTY}; each different value adds the same amount\."),
-    ("once", r"From (?P<n>\d+) reports, someone could tell that a value changed \((?:practically certain|a factor of up to [\d.,]+), epsilon (?P<e>[\d.,]+)\), and better with every further report\."),
     ("", r"But for a chance of [\de.-]+ it is [^.]*\.?[^.]*\(epsilon [\d.,]+\)\."),
     ("", r"A change of value can be certain from \d+ reports: the same value always sends the same report\."),
     ("", r"There is no permanent noise: enough reports of one value give it away\."),
@@ -240,7 +232,6 @@ JUDGED = (
     (r"(?P<amount>no bound|epsilon [\d.,]+) \| (?P<words>.*)", cost_line),
     (r"(?P<amount>No bound|Epsilon [\d.,]+): (?P<words>.*)", cost_line),
     (r"(?P<words>[^|]*) \| (?P<amount>no bound|[\d.,]+(?: \([\d.,]+ at delta [\de.-]+\))?) \| (?:(?P<odds>[\d.,]+) times|practically certain|without bound) \| (?:\[\d+\] ?)+", table_row),
-    (r"(?P<reports>\d+) \| (?P<one>no bound|[\d.,]+) \| (?P<change>no bound|[\d.,]+)", picture_row),
     (r"Before: any of [\d,]+ values, all alike\. After: the likeliest is [\d.,]+ times as likely as before\. What is promised of any two values: (?P<words>.*)\.", inferred),
     (r"(?:Any \d+ reports of one device,|One report can change anyone's guess) .*", spoken),
     (r"(?:One report from now on|All reports of (?:any|the first) year): whoever reads (?:it|them) could be practically certain of the truth\.(?: Later years can add to it\.)?", plainly("certain")),
@@ -261,7 +252,7 @@ JUDGED = (
     (r"All reports together may cost epsilon (?P<most>[\d.,]+), whatever you hold and however it changes; then no more are made\.", plainly("budget")),
     # publication and retention
     (r"Published \| everybody can read the estimates of a period once it takes no more reports, if at least (?P<least>[\d,]+) came", plainly("published")),
-    (r"Estimated from (?P<reports>[\d,]+) reports of (?P<period>[\w ]+), one per device(?: \(.*\))?\. An estimate can be below zero, because the noise is subtracted\. An answer that is not detected was given by nobody, .* at most 5% of the detected answers\.", plainly("estimated")),
+    (r"Estimated from (?P<reports>[\d,]+) reports of (?P<period>[\w ]+), one per device(?: \(.*\))?\. An estimate can be below zero, because the noise is subtracted\. An answer that is not detected was given by nobody, or by too few to tell them from noise; one that nobody gave can be detected by chance: on average, that is at most 5% of the detected answers\.", plainly("estimated")),
     (r"Kept for \| randomized reports: (?P<days>\d+) days; then only counts of (?P<fewest>\d+) or more reports together; a report that comes .* is (?:still|not) counted", plainly("kept")),
     # changes of a registry
     (r"weakens-privacy \| .*: all reports of (?:one value|it) cost (?P<total>[\d.,]+|without bound) together, where [\d.,]+ was promised(?:; .*)?", plainly("both together")),
@@ -281,9 +272,9 @@ PLAIN = (
     r"(?:Why|Responsible|Ends on|How|How often|How many values|What a report can be about) \| .*",
     r"noisy answers \| .*",
     r"what is seen of one device \| epsilon \| odds move \| rests on",
-    r"(?:reports \| of one unchanged value.*|value \| before \| after|value \| count \| 95% interval \| share \| 95% interval \| p(?: \| .*)?|response \| .*)",
+    r"(?:value \| before \| after|value \| count \| 95% interval \| share \| 95% interval \| p(?: \| .*)?|response \| .*)",
     r"[^|]+ \| (?:below )?[\d.,]+% \| (?:above )?(?:below )?[\d.,]+%",  # what an attacker believes, before and after
-    r"[^|]+ \| -?[\d,]+ \| [^|]* to [^|]* \| -?[\d.,]+% \| [^|]* to [^|]* \| [\de.+-]+ \| (?:not )?detected",  # an estimate
+    r"(?:red|green|blue) \| -?[\d,]+ \| -?[\d,]+ to -?[\d,]+ \| -?[\d.,]+% \| -?[\d.,]+% to -?[\d.,]+% \| [\de.+-]+ \| (?:not )?detected",  # an estimate
     r"[01]+|\d+ \| .* \| \d+ \| \d+",  # bits; a permanent response, what it says, and how often it was reported
     r"What (?:\d|[\d,]+) reports? can tell of you:|What your [\d,]+ reports? so far can have told of you:",
     r"There is no budget: reports go on until each metric's end, and add up\.",
@@ -308,15 +299,14 @@ PLAIN = (
     # what a claim of shuffled reports rests on
     r"In each period the reports arrive as one batch, .*",
     r"All [\d,]+ reports are of honest devices: .*|[\d,]+ of the [\d,]+ reports are honest: .*",
-    r"Nobody's value changes, .*|In every period, at least .*",
     r"Reports of one device that travel together, .*|The collector's own shuffle of stored reports does not count: .*",
     r"The bound of any mechanism of this epsilon: this one's own is not computed\.",
     r"A report has a cohort or seed, which perhaps no other device has: once somebody knows hers, .*",
     # the public page
-    r"Results|What it costs a person|How to stop it|Results are published once a period with reports is over\.",
+    r"Results|What it costs a person|How to stop it",
     r"No period is published now\. .* is next, on .* UTC, if at least [\d,]+ reports of it came\.",
     r"Results are not published\.|All that is collected|Turn it off in the settings\.|Why: .*",
-    r"Intervals: .*|Detected: .*|Asked and not detected: .*|Nobody gave these answers, or too few .*",
+    r"Intervals: .*|Detected: \d+ of \d+",
     r"(?:red|green|blue)(?:, (?:red|green|blue))*|Share of each answer in .*",
 )
 

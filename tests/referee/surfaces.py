@@ -115,11 +115,4 @@ class Page:  # the public page of a collector, polled by somebody who does not l
         shown = AboutScreen().view(self.data, Query(), metric=METRIC)
         rows = () if shown.table is None else tuple(shown.table.rows)
         figures = tuple((row.get("from"), row.get("value"), row.get("count")) for row in rows)
-        return lines(as_text(self.without_tables(shown.blocks), UNFOLDED)), figures
-
-    @staticmethod
-    def without_tables(blocks):
-        """Leave out the table of estimates: the referee reads the figures."""
-        for block in blocks:
-            if getattr(block, "caption", "") != "Detected answers":
-                yield block
+        return lines(as_text(shown.blocks, UNFOLDED)), figures

@@ -30,7 +30,7 @@ class Finding:  # a finding: its lies, the worlds in which they are told, and ho
 def sums_terms(patch):
     """Count accounts of equal terms as one, and promise once what devices do once by each of several: H1, M2."""
     from overstory.privacy.registry import cost
-    from overstory.privacy.statements import ONLY, Claim
+    from overstory.privacy.statements import ONLY
 
     usual, kinds = cost._so_far, {"unchanged", "permanent", "values", "change"}
 
@@ -44,8 +44,6 @@ def sums_terms(patch):
         if terms.once and told.reports > 1:
             reports = f"{told.reports} reports"
             lines[0] = replace(lines[0], about=f"{cost.ALWAYS}: your {reports}{ONLY}")
-            about = f"{reports}, only on whether the value changed once"
-            lines.append(Claim(about, 0.0, "", kind="change"))
         return replace(told, lines=tuple(lines))
 
     patch.setattr(cost, "_so_far", so_far)

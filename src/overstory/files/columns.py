@@ -88,7 +88,8 @@ def layout_of(path: str, form: Form, wanted: Sequence[str] = ()) -> Layout:
     if not text.strip():
         raise FormatError("the file is empty: expected a header that names the columns", source=path)
     if JSON.match(text):
-        raise FormatError("this is JSON: make it CSV (jq -r '[.NAME, .OTHER] | @csv')", source=path)
+        made = """jq -rs 'flatten | ["NAME"], (.[] | [.NAME]) | @csv'"""
+        raise FormatError(f"this is JSON: make it CSV ({made})", source=path)
     delimiters = (form.delimiter,) if form.delimiter else DELIMITERS
     firsts = {delimiter: _first_records(text, delimiter) for delimiter in delimiters}
 

@@ -1,4 +1,4 @@
-"""What a mechanism reveals, exactly: one report, n reports, any histories, a change. The standard library alone.
+"""What a mechanism reveals, exactly: one report, n reports, any two histories. The standard library alone.
 
 `statement` gathers it all for one mechanism; a `Ledger` of `Account`s is what one person has spent. Each name is loaded
 when it is first used.

@@ -326,10 +326,10 @@ def share_that_shows(mechanism: Mechanism, people: int, candidates: int, alpha: 
 
 
 @lru_cache(maxsize=4096)
-def people_for(mechanism: Mechanism, share: float, candidates: int, alpha: float = 0.05) -> str:
+def people_for(mechanism: Mechanism, share: float, candidates: int) -> str:
     """Return the number of people with whom a share shows nine times in ten, in words."""
     try:
-        return f"{required_sample_size(mechanism, share, max(candidates, 1), alpha=alpha):,} devices"
+        return f"{required_sample_size(mechanism, share, max(candidates, 1)):,} devices"
     except ParameterError as error:
         return str(error)
 

@@ -130,7 +130,6 @@ class Chart:
     def axes(
         self,
         xlabel: str,
-        ylabel: str = "",
         *,
         rows: Sequence[str] | None = None,
         columns: Sequence[tuple[float, str]] | None = None,
@@ -150,9 +149,6 @@ class Chart:
         frame = f"M{left:.1f} {self.y.stop:.1f}V{bottom:.1f}H{self.x.stop:.1f}"
         self.add(f'<path d="{frame}" fill="none" stroke="{MUTED}" stroke-width="0.8"/>')
         self.text((left + self.x.stop) / 2, bottom + 2.6 * self.font, xlabel, anchor="middle")
-        if ylabel:
-            middle = (bottom + self.y.stop) / 2
-            self.text(9, middle, ylabel, anchor="middle", extra=f'transform="rotate(-90 9 {middle:.1f})"')
 
     def _rule(self, x: float, y: float, to: str) -> None:
         self.add(f'<path d="M{x:.1f} {y:.1f}{to}" stroke="{FAINT}" stroke-width="0.6"/>')

@@ -106,7 +106,7 @@ def _check_checksum(path: Path) -> None:
     checksum, log = checksum_file(path), Path(f"{path}-wal")
     if not checksum.exists():  # a store itself, or its backup alone: there is nothing to hold it against
         return
-    if checksum.read_text("utf-8").split()[:1] != _checksum_of(path).split()[:1] or (
+    if checksum.read_text("utf-8", errors="replace").split()[:1] != _checksum_of(path).split()[:1] or (
         log.exists() and log.stat().st_size
     ):
         raise StoreError(
