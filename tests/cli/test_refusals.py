@@ -248,6 +248,7 @@ REFUSED = {
         (f"{TABLE} --method lasso", "crashes is read as a table: --method does not apply"),
         ("reports.parquet --counts counts.json", "--counts has no effect on exported folders"),
         ("reports.parquet --map map.csv", "--map has no effect on exported folders"),
+        ("values.csv --registry metrics.toml --metric theme", "values.csv: a file is no exported folder"),
     ],
     "gateway": [
         (TO_FILE, "nobody has agreed that this gateway reports: --agree on does"),

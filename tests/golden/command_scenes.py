@@ -151,7 +151,7 @@ def metrics_diff(place):
 
 
 @scene
-def metrics_plan(place):
+def plan_of_a_registry(place):
     """What is derived from needs, and the file."""
     return run(place, "plan --registry needs.toml -o planned.toml --json", "planned.toml")
 

@@ -50,6 +50,8 @@ def read_sets(folder: Folder) -> list[ExportedSet]:
 
 def find_sets(source: str) -> list[ExportedSet]:
     """Return the sets of an exported folder, or of one that is below it, each once."""
+    if Path(source).is_file():
+        raise ParameterError(f"{source}: a file is no exported folder; a store is named by --store")
     top = Folder(source)
     split = [name.rpartition("/") for name in _manifests(top)]
     sets = [_read(Folder(top.address(below) if below else source), last) for below, _, last in split]

@@ -342,14 +342,13 @@ _BACKUP: Final = "overstory store backup postgresql://overstory@db/reports monda
 _RESTORE: Final = "overstory store restore monday.db postgresql://overstory@db/reports"
 
 
-def _of_store(name: str, summary: str, example: str, runs: str, *options: Option, more: str = "") -> Command:
+def _of_store(name: str, summary: str, example: str, runs: str, *options: Option) -> Command:
     return Command(
         name,
         example,
         Option("url", "the store", "URL"),
         *options,
         summary=summary,
-        more=more,
         runs=f"service.store:{runs}",
     )
 
