@@ -384,8 +384,9 @@ def test_the_board_is_painted_within_half_a_second(reading):
     times = []
     for _ in range(3):
         reading.page.reload()
-        reading.page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length")
-        times.append(reading.page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+        while not (painted := reading.page.evaluate("performance.getEntriesByName('first-contentful-paint')")):
+            reading.page.wait_for_timeout(20)
+        times.append(painted[0]["startTime"])
     assert min(times) < 500
 
 

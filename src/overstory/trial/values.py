@@ -126,7 +126,7 @@ class Subject:
     title: str = "the column"  # of the page
     value: str = "value"  # what one value is called
     who: str = ""  # who took part; empty: as many devices as there are rows
-    lead: str = HERE  # what a reader must know first
+    lead: str = ""  # what a reader must know first; empty: that nothing left the machine
     sent: str = ""  # how reports travelled, where they left the process
     facts: Mapping[str, Any] = field(default_factory=dict)  # of its own, as JSON values
     privacy: str = ""  # what it costs a device; empty: what the reports of its mechanism do
@@ -260,7 +260,7 @@ class ValueTrial(CountTrial):
     @property
     def lead(self) -> str:
         """What the page begins with."""
-        return self.subject.lead
+        return self.subject.lead or HERE
 
     @property
     def who(self) -> str:
