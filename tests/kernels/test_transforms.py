@@ -138,7 +138,7 @@ def test_the_transform_counts_what_the_twin_counts(kernels, hash_bits, step):
 
 @by_examples
 @given(st.integers(1, 8), st.integers(1, 10), st.integers(0, 30), st.integers(0, 4), st.integers(0, 99), st.booleans())
-def test_numpy_counts_what_the_kernel_counts(hash_bits, step, n, num_parents, seed, repeats):
+def test_both_ways_of_numpy_count_what_the_kernel_counts(hash_bits, step, n, num_parents, seed, repeats):
     """Bit for bit, also where a report's rows depend on each other and its values have no solution, or many."""
     masks, reported = some_reports(seed, n, hash_bits)
     if repeats:
@@ -149,8 +149,12 @@ def test_numpy_counts_what_the_kernel_counts(hash_bits, step, n, num_parents, se
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small_hashes, "are_few", lambda count, kernels: False)
         counted = small_hashes.count_blocks(masks, reported, parents, step)
-    found = small_hashes.count_by_signs(masks, reported, parents, step)
-    assert (found.dtype, found.shape, found.tolist()) == (counted.dtype, counted.shape, counted.tolist())
+    for most in (1, 1 << 20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(small_hashes, "MOST_SOLUTIONS", most)
+            solved = small_hashes.count_solutions(masks, reported, parents, step)
+        assert (solved.dtype, solved.shape, solved.tolist()) == (counted.dtype, counted.shape, counted.tolist())
+    assert np.array_equal(small_hashes.count_by_signs(masks, reported, parents, step), counted)
 
 
 def test_many_reports_are_added_in_parts(monkeypatch):

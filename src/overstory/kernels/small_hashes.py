@@ -25,6 +25,8 @@ HASHING = "hashing"
 MOST_SIGNS = 1 << 30
 ENOUGH = 1 << 16  # devices worth a thread
 TOGETHER = 1 << 8  # signs that cost what a block does: they are added by the array
+MOST_SOLUTIONS = 1 << 20  # suffixes that are written out together
+SCATTERED = 3  # signs that cost what one suffix does: each is added at a place of its own
 AT_ONCE = 1 << 16  # devices whose matrices are written out together
 
 
@@ -109,8 +111,11 @@ def count_blocks(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[
             lambda start, stop: _count_values(masks, reported, parents[start:stop], out[start:stop]), many, smallest=1
         )
         return out
-    if are_few(((len(masks) * many << hash_bits) + (many << step) * (step + 1)) // TOGETHER, HASHING):
-        return count_by_signs(masks, reported, parents, step)
+    size = many << step
+    solutions = SCATTERED * (len(masks) * many << max(step - hash_bits, 0)) + size
+    signs = (len(masks) * many << hash_bits) + size * (step + 1)
+    if are_few(min(solutions, signs) // TOGETHER, HASHING):
+        return (count_solutions if solutions < signs else count_by_signs)(masks, reported, parents, step)
     from overstory.kernels.hashing import add_block_signs, transform
 
     most = MOST_SIGNS >> hash_bits  # reports whose signs a 32-bit sum surely holds
@@ -154,6 +159,52 @@ def count_by_signs(masks: U64, reported: U32, parents: U64, step: int) -> NDArra
         odd = parity(words[:, None] & parents) ^ parity(reported & np.uint32(z))[:, None]
         np.add.at(sums, (words & low).astype(np.int64), 1 - 2 * odd.astype(np.int64))
     return np.asarray(transformed(sums).T >> hash_bits)
+
+
+def count_solutions(masks: U64, reported: U32, parents: U64, step: int) -> NDArray[np.int64]:
+    """Return what `count_blocks` does from each report's own values: the solutions of A v = y, one in 2**m of all."""
+    support = np.zeros(len(parents) << step, np.int64)
+    each = len(parents) * max(masks.shape[1], 1 << max(step - masks.shape[1], 0))
+    part = max(1, MOST_SOLUTIONS // max(each, 1))
+    for start in range(0, len(masks), part):
+        some = slice(start, start + part)
+        _add_solutions(masks[some], reported[some], parents, step, support)
+    return support.reshape(len(parents), 1 << step)
+
+
+def _add_solutions(masks: U64, reported: U32, parents: U64, step: int, support: NDArray[np.int64]) -> None:
+    """Add 1 for each solution of each report, by Gauss and Jordan's elimination of all reports at once."""
+    num_rows, low = masks.shape[1], np.uint64((1 << step) - 1)
+    rows, pivots = masks & low, np.zeros_like(masks)
+    given = reported[:, None] >> np.arange(num_rows, dtype=np.uint32) & np.uint32(1)
+    wanted = parity(masks[:, :, None] & parents) != given[:, :, None]  # the parity of each row and the suffix
+    # Each row gets a bit of its own, its pivot; the other bits are free, and span what is added to a solution.
+    for row in range(num_rows):
+        pivots[:, row] = _lowest_one(rows[:, row])
+        others = (rows & pivots[:, row, None]) != 0
+        others[:, row] = False
+        rows ^= others * rows[:, row, None]
+        wanted ^= others[:, :, None] & wanted[:, row, None]
+    is_solvable = ~np.any((rows == 0)[:, :, None] & wanted, axis=1)
+    first = np.asarray(np.sum(pivots[:, :, None] * wanted, axis=1, dtype=np.uint64))
+    free = low & ~np.bitwise_or.reduce(pivots, axis=1)
+    blocks = np.arange(len(parents), dtype=np.int64)[:, None] << step
+    for num_free in np.flatnonzero(np.bincount(np.bitwise_count(free))).tolist():
+        alike = np.bitwise_count(free) == num_free
+        left, span = free[alike], np.zeros((np.count_nonzero(alike), 1), np.uint64)
+        for _ in range(num_free):
+            one = _lowest_one(left)
+            left ^= one
+            held = (rows[alike] & one[:, None]) != 0
+            vector = np.sum(pivots[alike] * held, axis=1, keepdims=True, dtype=np.uint64) + one[:, None]
+            span = np.concatenate((span, span ^ vector), axis=1)
+        suffixes = (first[alike][:, :, None] ^ span[:, None]).astype(np.int64)
+        np.add.at(support, (suffixes + blocks)[is_solvable[alike]].ravel(), 1)
+
+
+def _lowest_one(words: U64) -> U64:
+    """Return the lowest bit of each word that is one; 0 of 0."""
+    return words & (~words + np.uint64(1))
 
 
 def value_words(symbols: NDArray[Any]) -> U64:
