@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from overstory.analysis.difference import difference
+from overstory.analysis.estimate import FEW
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports, support_of
 from overstory.analysis.postprocess import postprocess
 from overstory.analysis.selection import Selected, clustered_tails, needed_p_value, normal_reach
@@ -213,6 +214,20 @@ def test_the_tail_of_clusters_is_that_of_its_mixture(clusters, size, chances, se
             rest = first @ reached + binom.sf(count - 1, size * (clusters - many), chances[0])
             mixture += binom.pmf(many, clusters, second) * rest
         assert tails[min(count, tails.size - 1)] == pytest.approx(mixture, abs=2e-13)
+
+
+@pytest.mark.parametrize("q_star", [1 / (1 + np.exp(4.0)), 1 / (2 + np.exp(8.0)), 1 / (9 + np.exp(8.0))])
+def test_normal_p_values_are_near_enough_from_where_they_are_taken(q_star):
+    """SUE, and GRR of 3 and 10 values, at epsilon 8; where a tenth as many are expected they would not be."""
+    p_star = 1 - q_star if q_star > 0.01 else 1 - 2 * q_star
+    for expected, most in ((FEW, 1.15), (FEW // 10, None)):
+        reports = int(expected / q_star)
+        support = int(expected + 4 * np.sqrt(expected))
+        holders = (support - reports * q_star) / (p_star - q_star)
+        spread = holders * p_star * (1 - p_star) + (reports - holders) * q_star * (1 - q_star)
+        normal = norm.sf((support - reports * q_star) / np.sqrt(spread))
+        ratio = binom.sf(support - 1, reports, q_star) / normal
+        assert 1 < ratio < most if most else ratio > 1.4
 
 
 @pytest.mark.parametrize("name", ["oue", "basic-rappor", "l-sue"])

@@ -33,8 +33,8 @@ FEW: Final = 10_000
 by a factor of at most 1.14 at four standard errors and 1.22 at a millionth (GRR and SUE at epsilon 8: the largest)."""
 
 
-MOST_SHARED: Final = 50
-"""Reports of a device, with fresh noise on a kept response, up to which the exact law is summed: it takes 3 ms."""
+MOST_REPEATED: Final = 50
+"""Reports of a device, with fresh noise on a kept response, up to which the exact law is summed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ class NullSupport:
         expected = self.asked * self.q_star
         if self._is_kept:
             return expected / self._size < FEW
-        return (expected < FEW) & (self._size <= MOST_SHARED)
+        return (expected < FEW) & (self._size <= MOST_REPEATED)
 
     def _tails(self, many: int) -> F64:
         if self._size == 1.0:

@@ -196,11 +196,12 @@ def bound_text(correction: str, alpha: float) -> str:
     return f"{bounded[correction]} at most {100 * alpha:.3g}%"
 
 
-def binomial_law(trials: int, probability: float) -> F64:
-    """Return P(0), ..., P(trials) of a binomial distribution."""
+def binomial_law(trials: int, probability: float, most: int | None = None) -> F64:
+    """Return P(0), ..., P(trials) of a binomial distribution, or up to P(most), beyond which nothing is left."""
+    last = trials if most is None else min(trials, most)
     if not 0.0 < probability < 1.0:
-        return np.asarray(np.arange(trials + 1) == (trials if probability else 0), np.float64)
-    successes = np.arange(trials)
+        return np.asarray(np.arange(last + 1) == (trials if probability else 0), np.float64)
+    successes = np.arange(last)
     steps = np.log(trials - successes) - np.log(successes + 1) + math.log(probability) - math.log1p(-probability)
     logs = np.concatenate([[0.0], np.cumsum(steps)])
     weights = np.exp(logs - logs.max())
@@ -213,11 +214,7 @@ def binomial_tails(trials: int, probability: float) -> F64:
     >>> binomial_tails(3, 0.5).round(6).tolist()
     [1.0, 0.875, 0.5, 0.125, 0.0]
     """
-    expected = trials * probability
-    many = np.arange(min(trials, _reach(expected, 1)))
-    steps = np.log((trials - many) / (many + 1)) + (math.log(probability) - math.log1p(-probability))
-    law = np.exp(trials * math.log1p(-probability) + np.concatenate([[0.0], np.cumsum(steps)]))
-    return _tails(law)
+    return _tails(binomial_law(trials, probability, _reach(trials * probability, 1)))
 
 
 LEAST: Final = 1e-13  # of a law by the Fourier transform, smaller tails are its rounding
