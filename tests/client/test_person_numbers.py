@@ -15,7 +15,7 @@ from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import date_words, epsilon_text
 from overstory.privacy import Account, Ledger
 from overstory.privacy.registry.cost import metric_cost
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.yearly import in_two_sentences, yearly
 from overstory.privacy.terms import terms_of
 from overstory.protocol.kinds.registry import FAMILIES, REGISTRY
 from overstory.protocol.metrics import parse_registry
@@ -90,6 +90,29 @@ def test_one_metric_s_page_begins_with_its_own_year(case):
         for line in (("privacy", name, "--registry", "metrics.toml"), ("metrics", "show", "metrics.toml", name)):
             shown = within(*line, cwd=folder).stdout.partition("Why  ")[0 if line[0] == "privacy" else 2]
             assert first_epsilon(shown) == yearly([metric], registry.budget).amount
+
+
+LIMITED = "budget = {epsilon = 7.0, attributes = {taste = 3.0}}\n"
+TASTE = ROUNDS | {"attribute": '"taste"'}
+
+
+@pytest.mark.parametrize("line", ["view --app ./state", "on --app ./new --yes --details", "metrics show metrics.toml"])
+def test_no_page_shows_more_than_a_budget_for_ever(tmp_path, nothing_forbids, line):
+    """Not of all metrics, an attribute's, one metric, or by the day on which it ends."""
+    text = LIMITED + registry_of({"tree": TASTE, "leaf": TASTE}, expires="2099-01-01")
+    (tmp_path / "metrics.toml").write_text(text)
+    registry = parse_registry(text)
+    with Client("t", registry=registry, state=tmp_path / "state", environ={}, policy=tmp_path / "none") as client:
+        client.consent("on")
+    arguments = line.split()
+    shown = within(*arguments, *([] if "metrics" in arguments else ["--registry", "metrics.toml"]), cwd=tmp_path)
+    words = " ".join(shown.stdout.split())
+    assert words.count("until the budget is used up") >= 3
+    for found in re.finditer(r"whatever you hold and however it changes", words):
+        amounts = EPSILON.findall(words[: found.start()])
+        assert float(amounts[-1].replace(",", "")) <= 7.0, words[found.start() - 40 : found.end() + 80]
+    assert "2099)" not in words
+    assert "Later years can add to it" not in in_two_sentences(registry)[1]
 
 
 def test_the_collector_s_front_page_begins_with_it(case):
