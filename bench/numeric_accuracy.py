@@ -34,7 +34,7 @@ from overstory.analysis.postprocess import postprocess
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.protocol.domains import Bins
 from overstory.protocol.kinds.bits import oue
-from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
+from overstory.protocol.numeric import Hybrid, Interval, RangeRandomizer, SquareWave
 
 sys.path.append(str(Path(__file__).parents[1]))  # for the papers
 from papers.smart_homes.measurement import (
@@ -217,7 +217,7 @@ def steps(seeds: int) -> Iterator[tuple[str, Figures]]:
 def means(reports: int, seeds: int) -> Iterator[tuple[str, Figures]]:
     """Mean of 2 beta(2, 5) - 1: n x squared error (of all people's mean, not of the sample's), and as stated."""
     for epsilon in (0.5, 1.0, 2.0, 4.0):
-        for kind in (Duchi, Piecewise, Hybrid, SquareWave):
+        for kind in (Hybrid, SquareWave):
             built = kind(epsilon, Interval(-1, 1))
             estimate: Any = estimate_wave_mean if isinstance(built, SquareWave) else estimate_mean
             runs = []

@@ -61,7 +61,7 @@ def test_the_error_of_a_mean_at_equal_privacy(folder):
         assert row["middle"] == pytest.approx((float(built.variance(0)) / 10**4) ** 0.5)
         assert row["end"] == pytest.approx((float(built.variance(1)) / 10**4) ** 0.5)
         assert row["epsilon_report"] <= 1
-    assert rows["duchi"]["report_bits"] == 1
+    assert rows["hybrid"]["report_bits"] == 22
     assert of_numbers(folder, -1, 1).splitlines()[1].split() == ["hybrid", "2.071e-02", "2.071e-02", "22"]
 
 

@@ -138,7 +138,7 @@ def test_a_group_below_the_floor_is_hidden_by_expected_devices_and_not_by_report
 
 
 KINDS = {
-    "mean": ('{kind = "interval", min = 0.0, max = 10.0}', '"piecewise"', 3.0),
+    "mean": ('{kind = "interval", min = 0.0, max = 10.0}', '"hybrid"', 3.0),
     "items": ('{kind = "set", of = ["a", "b", "c"], most = 2}', '"item-bits"', ["a", "b"]),
 }
 

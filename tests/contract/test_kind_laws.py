@@ -77,8 +77,6 @@ KINDS = {
     "questions": search(epsilon=1.0, step=2, beam=2),
     "questions with known values": search(epsilon=0.5, step=1, beam=4, known=["3", "7"]),
     "a wave": numbers("square-wave"),
-    "a window": numbers("piecewise"),
-    "an end": numbers("duchi"),
     "a window or an end": numbers("hybrid"),
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)

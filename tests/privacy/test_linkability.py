@@ -128,8 +128,6 @@ def test_one_round_shares_its_payload_and_no_round_but_a_fresh_one_nothing():
     assert linkability(mechanism("opt-wb", domain_size=5, epsilon=1.0, window=3)).shared(30) == 0
     ranges = linkability(any_mechanism("ranges", domain_size=16, epsilon=1.0, branching=4))
     assert ranges.shared(1) == ranges.unchanged.shannon_bits
-    two = mechanism("l-osue", domain_size=5, **TWO)
-    assert Likeness(levels=(linkability(two).likeness, Likeness())).beyond(1) == linkability(two).likeness.beyond(1) / 2
 
 
 def test_what_many_bits_share_as_a_review_measured_it():

@@ -107,9 +107,8 @@ def test_no_data_set_reveals_more_than_the_formula_and_that_no_more_than_the_bou
     assert exact_delta(laws(built), people, epsilon) <= largest(blankets_of(built), people, epsilon)
 
 
-@pytest.mark.parametrize("name", ["square-wave", "piecewise"])
-def test_windows_by_enumeration(name: str) -> None:
-    built = any_mechanism(name, epsilon=1.0, resolution=3)
+def test_windows_by_enumeration() -> None:
+    built = any_mechanism("square-wave", epsilon=1.0, resolution=3)
     channel, cells = built.channel, range(built.channel.num_cells)
     places = range(channel.num_positions)
     known = [{Report(0, cell): channel.probability(cell, at) for cell in cells} for at in places]
@@ -302,7 +301,7 @@ def test_what_it_rests_on_stands_with_it():
     assert found.reports == 900_000
     assert found.known_cohort == built.epsilon_report
     assert any("900,000 of the 1,000,000" in sentence for sentence in found.rests_on)
-    generic = shuffled(any_mechanism("duchi", epsilon=1.0), 10**5, 1e-6)
+    generic = shuffled(any_mechanism("hybrid", epsilon=1.0), 10**5, 1e-6)
     assert shuffle.GENERIC in generic.rests_on
     assert generic.epsilon == pytest.approx(clones(1.0).epsilon(10**5, 1e-6), rel=0.005)
     assert "1e-09" in found.words()

@@ -22,7 +22,7 @@ CASES = {
     "dimension_of": ([dimension_of(*pair) for pair in ((4, 256), (6, 216), (2, 100))], [4, None, None]),
     "balanced_values": ([balanced_values(*pair) for pair in ((2, 1024), (4, 256), (4, 1000))], [1023, 85, 0]),
     "seeds_of": (seeds_of("colour", 64)[:2] == seeds_of("colour", 128)[:2] != seeds_of("size", 64)[:2], True),
-    "values_of": ([values_of(name) for name in ("olh", "duchi")], ["symbols or strings", "numbers"]),
+    "values_of": ([values_of(name) for name in ("olh", "hybrid")], ["symbols or strings", "numbers"]),
     "even_levels": ([even_levels(64, 22, 14), even_levels(20, 8, 8)], [[22, 36, 50, 64], [8, 14, 20]]),
     "level_weights": ([round(w, 1) for w in level_weights([256, 24576, 24576], 96)], [5.4, 21.7, 36.7]),
     "is_loopback": ([is_loopback(host) for host in HOSTS], [True, True, True, True, False, False]),

@@ -30,7 +30,6 @@ from overstory.planning.detection import (
 from overstory.planning.needs import plan_from_needs
 from overstory.planning.plan import ALPHA, Plan, detected
 from overstory.protocol.domains.domains import AnyDomain
-from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count
 from overstory.protocol.kinds.item_sets import INNER, ItemBits, item_bits, padding_and_sampling
@@ -190,12 +189,13 @@ def _for_a_search(metric: str, domain: AnyDomain, needs: Needs, reports: int) ->
 
 
 def _for_numbers(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
-    """The mean with the least error in the worst case, or all of the distribution."""
+    """What gives the mean with the least error in the worst case, or all of the distribution."""
     _need(needs, "epsilon_report")
     written = {"epsilon": needs["epsilon_report"], "resolution": needs.get("resolution", RESOLUTION)}
-    best = best_for_numbers(written["epsilon"], domain, written["resolution"], needs.get("estimate", "mean"))
+    reading, built = needs.get("estimate", "mean"), _built("numbers", written | domain.completes(""))
+    best = next(each for each in built if each.reading == reading)
     return Plan(
-        mechanism=best, written=written, num_reports=reports, num_candidates=1, error=worst_error(best, reports)
+        mechanism=best, written=written, num_reports=reports, num_candidates=1, error=max(mean_errors(best, reports))
     )
 
 
@@ -238,18 +238,6 @@ def mean_errors(built: Any, reports: int) -> tuple[float, float]:
         for values in ([(low + high) / 2], [low, high])
     )
     return middle, end
-
-
-def worst_error(built: Any, reports: int) -> float:
-    """Return the standard error of the mean of people who all hold the worst value."""
-    return max(mean_errors(built, reports))
-
-
-def best_for_numbers(epsilon: float, domain: Interval, resolution: int, reading: str = "mean") -> Any:
-    """Return the mechanism of least error in the worst case; of equal ones the smaller reports."""
-    given = {"epsilon": epsilon, "resolution": resolution, **domain.completes("")}
-    built = [each for each in _built("numbers", given) if each.reading == reading]
-    return min(built, key=lambda each: (round(worst_error(each, 1), 9), each.payload_bits))
 
 
 TRIED: Final = 24

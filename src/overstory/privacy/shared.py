@@ -167,13 +167,10 @@ class Likeness:
     bits: Rounds | None = None  # the rounds of each bit, where a report is a vector of bits
     patterns: tuple[tuple[float, float], ...] = ()  # a value's (ones, zeros), on average over cohorts; the worst counts
     symbol: SymbolRounds | None = None  # the rounds of the symbol, where a report is a symbol
-    levels: tuple[Likeness, ...] = ()  # of mechanisms of which a device has one, public, drawn uniformly
 
     def beyond(self, reports: int) -> float:
         """Return I(A; B) of so many reports against as many others of one device, in bits, given what is equal."""
         check_count("reports", reports, 1, MOST_REPORTS)
-        if self.levels:
-            return math.fsum(level.beyond(reports) for level in self.levels) / len(self.levels)
         if self.symbol is not None:
             return round(symbol_bits(self.symbol, reports), 9)
         if self.bits is None:
@@ -183,7 +180,7 @@ class Likeness:
 
     def is_exact(self, reports: int) -> bool:
         """Whether `beyond` is the mutual information itself, and no upper bound."""
-        return all(each.is_exact(reports) for each in self.levels) and (self.symbol is None or reports == 1)
+        return self.symbol is None or reports == 1
 
 
 NO_LIKENESS: Final = Likeness()

@@ -485,8 +485,6 @@ ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
     "loloha": (_loloha,),
     "random-matrix": (_lecture,),
     "square-wave": (_numbers,),
-    "duchi": (_numbers,),
-    "piecewise": (_numbers,),
     "hybrid": (_numbers,),
     "ranges": (_ranges,),
 }

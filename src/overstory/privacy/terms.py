@@ -413,7 +413,7 @@ def terms_class(mechanism: Kind) -> type[PayloadTerms]:
     return class_at(place)
 
 
-MODULES: Final = ("bits", "symbols", "combined")  # where the classes of terms are that a canonical form may name
+MODULES: Final = ("bits", "symbols")  # where the classes of terms are that a canonical form may name
 
 
 def terms_of(mechanism: Kind) -> Terms:

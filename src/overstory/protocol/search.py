@@ -297,7 +297,7 @@ class SearchMechanism(Split):
 
     name = "prefix-search"
     payload: ClassVar[str] = "search"
-    terms_place: ClassVar[str] = "privacy.payloads.combined:SearchTerms"
+    terms_place: ClassVar[str] = "privacy.payloads.symbols:SearchTerms"
     reading: ClassVar[str] = "search"
     domain_size = None
     num_cohorts = SEEDS

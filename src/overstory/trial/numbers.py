@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, cast, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,6 @@ from overstory.analysis.tables.columns import read_numbers
 from overstory.files.columns import ANY_FORM, blocks
 from overstory.files.io import Advance
 from overstory.files.recognition import number_form
-from overstory.planning.kinds import best_for_numbers
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import percent, significant
@@ -25,8 +24,7 @@ from overstory.presentation.svg import Picture
 from overstory.protocol.domains.numbers import Bins, Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
-from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
-from overstory.protocol.numeric.mechanisms import MeanRandomizer
+from overstory.protocol.kinds.registry import any_mechanism
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.trial.population import TAILS, absent_note, empty, round_bins, symbols
 from overstory.trial.run import CHUNK, Trial, count_here
@@ -185,18 +183,15 @@ def read_column_of_numbers(path: str, column: str, **how: Any) -> Numbers:
 
 
 def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interval) -> Kind:
-    """Return the mechanism of that name, or the best for what is to be learned."""
+    """Return the mechanism of what is to be learned."""
     if learned not in LEARNED:
         raise ParameterError(f"{learned!r} is not learned of numbers: choose one of {', '.join(LEARNED)}")
-    means = tuple(name for name in FAMILIES["numbers"].builders if name != "square-wave")
-    names = {"ranges": ("ranges",), "distribution": ("square-wave",)}.get(learned, means)
-    if oracle not in {"auto", *names}:
-        raise ParameterError(f"{oracle} gives no {learned} of numbers: choose auto or one of {', '.join(names)}")
+    name = {"ranges": "ranges", "distribution": "square-wave", "mean": "hybrid"}[learned]
+    if oracle not in {"auto", name}:
+        raise ParameterError(f"{oracle} gives no {learned} of numbers: choose auto or {name}")
     if learned == "ranges":
         return RangeRandomizer(RANGE_BINS, epsilon)
-    if learned == "mean" and oracle == "auto":
-        return cast("MeanRandomizer", best_for_numbers(epsilon, domain, MeanRandomizer.resolution))
-    return any_mechanism(names[0] if oracle == "auto" else oracle, epsilon=epsilon, **domain.completes(""))
+    return any_mechanism(name, epsilon=epsilon, **domain.completes(""))
 
 
 def collect_numbers(

@@ -15,27 +15,29 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.kernels.devices import StreamKey
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
+from overstory.protocol.numeric import Hybrid, Interval, RangeRandomizer, SquareWave
 from overstory.protocol.sampling import SeededEntropy
 from support.numeric_alarms import Alarm, check_cells
 
-KINDS = [SquareWave, Piecewise, Duchi, Hybrid]
+KINDS = [SquareWave, Hybrid]
 VALUE, COPIES = 0.3, 60_000
 
 
 def chances(randomizer):
     """P(payload | VALUE), written from the papers' words and not from the code."""
     at, size = randomizer.position(VALUE), 1 << randomizer.payload_bits
-    found = np.zeros(size)
-    if isinstance(randomizer, Duchi):
-        one = 0.5 + float(randomizer.channel.alpha) * (at / randomizer.resolution - 0.5)
-        return np.array([1 - one, one])
+    found, channel = np.zeros(size), randomizer.channel
     if isinstance(randomizer, Hybrid):
-        weight = randomizer.piecewise_threshold / 2**32
-        found[0::2][:2] = (1 - weight) * chances(randomizer.duchi)
-        found[1::2] = weight * chances(randomizer.piecewise)
+        weight = channel.threshold / 2**32
+        one = 0.5 + float(channel.duchi.alpha) * (at / randomizer.resolution - 0.5)
+        found[0], found[2] = (1 - weight) * (1 - one), (1 - weight) * one
+        found[1::2] = weight * in_window(channel.piecewise, at, size // 2)
         return found
-    channel = randomizer.channel
+    return in_window(channel, at, size)
+
+
+def in_window(channel, at, size):
+    found = np.zeros(size)
     found[: channel.num_cells] = (1 - float(channel.alpha)) / channel.num_cells
     found[at : at + channel.window] += float(channel.alpha) / channel.window
     return found
@@ -75,9 +77,8 @@ def test_simulated_positions_are_the_devices(kind, low, high, resolution):
 
 
 @pytest.mark.parametrize("broken", [off_by_one, no_rest])
-@pytest.mark.parametrize("kind", [SquareWave, Piecewise])
-def test_a_broken_simulation_is_caught(kind, broken):
-    randomizer = kind(1.0, Interval(0, 1), 20)
+def test_a_broken_simulation_is_caught(broken):
+    randomizer = SquareWave(1.0, Interval(0, 1), 20)
     payloads = numbers.simulate_payloads(randomizer, np.full(COPIES, VALUE), 1)
     with pytest.raises(Alarm):
         check_cells(
@@ -104,7 +105,7 @@ def test_counts_give_the_naive_mean(payloads):
 
 
 def test_one_report_has_no_standard_error():
-    assert estimated(Duchi(1.0), [1])[1] == np.inf
+    assert estimated(Hybrid(1.0), [1])[1] == np.inf
 
 
 NONE = SupportCounts.empty(1, 1)
@@ -113,12 +114,12 @@ NONE = SupportCounts.empty(1, 1)
 @pytest.mark.parametrize(
     ("act", "says"),
     [
-        (lambda: estimate_mean(Duchi(1.0), NONE), "or of no report"),
-        (lambda: estimate_mean(Piecewise(1.0), SupportCounts([1], [[1]])), "not those of piecewise"),
+        (lambda: estimate_mean(Hybrid(1.0), NONE), "or of no report"),
+        (lambda: estimate_mean(Hybrid(1.0), SupportCounts([1], [[1]])), "not those of hybrid"),
         (lambda: estimate_wave_mean(SquareWave(1.0), SupportCounts([1], [[1, 0]])), "not \\(1, 1024\\)"),
         (lambda: estimated(SquareWave(1.0), [1 << 17]), "is a number below"),
-        (lambda: numbers.simulate_payloads(Duchi(1.0), [np.nan]), "finite"),
-        (lambda: numbers.simulate_payloads(Duchi(1.0, Interval(0, 1, "reject")), [2.0]), "rejects"),
+        (lambda: numbers.simulate_payloads(Hybrid(1.0), [np.nan]), "finite"),
+        (lambda: numbers.simulate_payloads(Hybrid(1.0, Interval(0, 1, "reject")), [2.0]), "rejects"),
     ],
 )
 def test_one_clear_error(act, says):
@@ -126,8 +127,6 @@ def test_one_clear_error(act, says):
         act()
 
 
-MEANS = [Duchi, Piecewise, Hybrid]
-NUMBERS = [*MEANS, SquareWave]
 RANGE = Interval(-5, 40)
 
 
@@ -142,10 +141,9 @@ def test_sums_of_pairs_are_the_sums(payloads):
     assert numbers.sums_of_pairs(pairs, 34) == (sum(payloads), sum(x * x for x in payloads))
 
 
-@pytest.mark.parametrize("kind", MEANS)
 @pytest.mark.parametrize("resolution", [2, 7, 64, 1 << 20])
-def test_the_counts_are_as_many_as_stated(kind, resolution):
-    mechanism = kind(1.5, RANGE, resolution)
+def test_the_counts_are_as_many_as_stated(resolution):
+    mechanism = Hybrid(1.5, RANGE, resolution)
     payloads = numbers.simulate_payloads(mechanism, np.random.default_rng(3).uniform(-5, 40, 500), 4)
     counts = count_reports(mechanism, batch_of(mechanism, payloads))
     assert counts.ones.size == server_half(mechanism).num_counts(())
@@ -194,9 +192,8 @@ def test_levels_are_counted_each_by_itself_and_stray_bits_not_at_all():
     assert not count_reports(mechanism, spoiled).ones[0, 4:].any()
 
 
-@pytest.mark.parametrize("kind", MEANS)
-def test_values_and_positions_are_inverse(kind):
-    mechanism = kind(1.0, Interval(0.1, 0.7), 33)
+def test_values_and_positions_are_inverse():
+    mechanism = Hybrid(1.0, Interval(0.1, 0.7), 33)
     values = [mechanism.value_at(place) for place in range(mechanism.num_positions)]
     assert [mechanism.position(value) for value in values] == list(range(34))
     assert numbers.positions(mechanism, [float(value) for value in values]).tolist() == list(range(34))

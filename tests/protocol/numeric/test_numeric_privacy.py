@@ -11,8 +11,8 @@ from overstory.protocol import numeric
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds import base
-from overstory.protocol.numeric import Duchi, Hybrid, Piecewise, SquareWave, mechanisms, randomizer
-from overstory.protocol.numeric.mechanisms import WindowChannel, half_width
+from overstory.protocol.numeric import Hybrid, SquareWave, mechanisms, randomizer
+from overstory.protocol.numeric.mechanisms import EitherChannel, EndsChannel, WindowChannel, half_width
 from overstory.protocol.sampling import symbol_sampler, uniform_below
 from support.exact_draws import exact_distribution, law_of_no_number, law_of_number, worst_ratio
 
@@ -73,7 +73,7 @@ def test_the_enumeration_catches_a_broken_window(broken, extra):
     assert exact > sound.epsilon + 1e-3
 
 
-RANDOMIZERS = [SquareWave, Piecewise, Duchi, Hybrid]
+RANDOMIZERS = [SquareWave, Hybrid]
 
 
 @pytest.fixture
@@ -84,8 +84,10 @@ def drawn_at_will(monkeypatch):
 
 def cuts_of(built):
     """Every threshold that a draw of 32 bits is compared with."""
-    parts = (built.piecewise, built.duchi) if isinstance(built, Hybrid) else (built,)
-    return [int(part.channel.alpha * ONE) for part in parts] + [getattr(built, "piecewise_threshold", 0)]
+    channel = built.channel
+    if isinstance(channel, EitherChannel):
+        return [channel.threshold, channel.piecewise.threshold, int(channel.duchi.alpha * ONE)]
+    return [channel.threshold]
 
 
 @pytest.mark.parametrize("kind", RANDOMIZERS)
@@ -126,9 +128,12 @@ def test_variances_are_the_papers(epsilon, x):
     duchi = ((odds + 1) / (odds - 1)) ** 2 - float(x) ** 2
     piecewise = float(x) ** 2 / (root - 1) + (root + 3) / (3 * (root - 1) ** 2)
     share = 1 - 1 / root if epsilon > 0.61 else 0.0
-    stated = [kind(epsilon).variance(x) for kind in (Duchi, Piecewise, Hybrid)]
     hybrid = share * piecewise + (1 - share) * duchi
+    built = Hybrid(epsilon)
+    channel, half = built.channel, Fraction(built.resolution, 2)
+    stated = [part.spread(half * (1 + x)) / half**2 for part in (channel.duchi, channel.piecewise, channel)]
     assert [float(variance) for variance in stated] == pytest.approx([duchi, piecewise, hybrid], 1e-5)
+    assert built.variance(x) == stated[2]
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.5, 1.0, 3.0])
@@ -171,47 +176,49 @@ def test_nothing_to_report_has_the_mixture_of_all_positions_and_is_as_private_as
         assert math.log(worst_ratio([nothing, law_of_number(built, at)])) <= built.epsilon_report + 1e-12
 
 
-class EagerDuchi(mechanisms.Duchi):
+class EagerEnds(EndsChannel):
     """Sends the rounded end more often than it says."""
 
-    def draw(self, position, cohort, entropy):
+    def draw(self, position, entropy):
         end = int(mechanisms.uniform_below(self.resolution, entropy) < position)
-        return symbol_sampler(SymbolChannel(2, self.channel.alpha + Fraction(1, 8)))(end, entropy.bits)
+        return symbol_sampler(SymbolChannel(2, self.alpha + Fraction(1, 8)))(end, entropy.bits)
 
 
-class NearestDuchi(mechanisms.Duchi):
+class NearestEnds(EndsChannel):
     """Rounds to the nearer end instead of at random: as private, and biased."""
 
-    def draw(self, position, cohort, entropy):
-        return symbol_sampler(self.channel.ends)(int(2 * position > self.resolution), entropy.bits)
+    def draw(self, position, entropy):
+        return symbol_sampler(self.ends)(int(2 * position > self.resolution), entropy.bits)
 
 
-class LookingHybrid(mechanisms.Hybrid):
+class LookingEither(EitherChannel):
     """Chooses its branch by the value."""
 
-    def draw(self, position, cohort, entropy):
-        if 2 * position > self.resolution:
-            return self.piecewise.draw(position, cohort, entropy) << 1 | 1
-        return self.duchi.draw(position, cohort, entropy) << 1
+    def draw(self, position, entropy):
+        if 2 * position > self.duchi.resolution:
+            return self.piecewise.draw(position, entropy) << 1 | 1
+        return self.duchi.draw(position, entropy) << 1
 
 
 @pytest.mark.usefixtures("drawn_at_will")
 def test_broken_randomizers_are_caught():
-    eager, biased, looking = (kind(1.0, resolution=3) for kind in (EagerDuchi, NearestDuchi, LookingHybrid))
-    cuts = [*cuts_of(eager), *cuts_of(looking), cuts_of(eager)[0] + ONE // 8]
+    built = Hybrid(1.0, resolution=3)
+    sound = built.channel
+    eager, biased = (kind(3, sound.duchi.ends) for kind in (EagerEnds, NearestEnds))
+    looking = LookingEither(sound.threshold, sound.piecewise, sound.duchi)
+    cuts = [*cuts_of(built), int(eager.alpha * ONE) + ONE // 8]
 
-    def drawn(built):
-        places = range(built.num_positions)
-        return [exact_distribution(lambda entropy, at=at: built.draw(at, 0, entropy), cuts) for at in places]
+    def drawn(channel):
+        return [exact_distribution(lambda entropy, at=at: channel.draw(at, entropy), cuts) for at in range(4)]
 
-    assert math.log(worst_ratio(drawn(eager))) > eager.epsilon_report + 0.1
+    assert math.log(worst_ratio(drawn(eager))) > built.epsilon_report + 0.1
     assert worst_ratio(drawn(looking)) == math.inf
     bias = [
-        sum(chance * biased.debias(payload) for payload, chance in chances.items()) - Fraction(2 * at, 3) + 1
+        sum(chance * biased.debias(payload) for payload, chance in chances.items()) - at
         for at, chances in enumerate(drawn(biased))
     ]
     assert [abs(error) > 0.1 for error in bias] == [False, True, True, False]
-    assert math.log(worst_ratio(drawn(biased))) <= biased.epsilon_report + 1e-12
+    assert math.log(worst_ratio(drawn(biased))) <= built.epsilon_report + 1e-12
 
 
 @pytest.mark.parametrize("epsilon", [0, -1, 0.0001, 21, math.nan, math.inf, "1", None, True])

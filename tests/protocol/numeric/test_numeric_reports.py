@@ -9,20 +9,20 @@ from hypothesis import strategies as st
 
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.numeric import Duchi, Hybrid, Interval, Piecewise, RangeRandomizer, SquareWave
+from overstory.protocol.numeric import Hybrid, Interval, RangeRandomizer, SquareWave
 from overstory.protocol.numeric.ranges import LevelTree
 from overstory.protocol.sampling import SeededEntropy
 
-RANDOMIZERS = [SquareWave, Piecewise, Duchi, Hybrid]
+RANDOMIZERS = [SquareWave, Hybrid]
 
 
 @settings(deadline=None)
 @given(st.fractions(0, 1), st.integers(2, 1000))
 def test_a_position_is_the_nearest_or_the_owning_one(share, resolution):
-    wave, piecewise = SquareWave(1.0, Interval(0, 1), resolution), Piecewise(1.0, Interval(0, 1), resolution)
+    wave, hybrid = SquareWave(1.0, Interval(0, 1), resolution), Hybrid(1.0, Interval(0, 1), resolution)
     at = wave.position(share)
     assert Fraction(at, resolution) <= share < Fraction(at + 1, resolution) or (share == 1 and at == resolution - 1)
-    assert abs(Fraction(piecewise.position(share), resolution) - share) <= Fraction(1, 2 * resolution)
+    assert abs(Fraction(hybrid.position(share), resolution) - share) <= Fraction(1, 2 * resolution)
 
 
 @pytest.mark.parametrize("kind", RANDOMIZERS)

@@ -7,12 +7,13 @@ Counts are whole numbers that add up, like support counts, and nothing that an e
   ``sum x^2 = sum 4^i n_i + 2 sum 2^(i+j) n_ij``. A count is at most the number of reports, so nothing overflows;
 - a distribution needs the cells of Square Wave, in up to 1,024 buckets.
 
-Hybrid's reports are counted by branch, a branch in the place of a cohort: Duchi's first, then Piecewise's.
+Hybrid's reports are counted by branch, a branch in the place of a cohort: Duchi's (lowest bit 0), then Piecewise's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from overstory.analysis.reports import I64
     from overstory.kernels.devices import StreamKey
+    from overstory.protocol.numeric.mechanisms import WindowChannel
 
 
 MOST_BUCKETS: Final = 1024  # square Wave's cells are counted in at most this many buckets
@@ -90,13 +92,6 @@ def positions(randomizer: NumericRandomizer, values: ArrayLike) -> I64:
     return places
 
 
-def draw_payloads(randomizer: NumericRandomizer, places: I64, draws: Draws) -> I64:
-    """Return a payload for each position, int64 of shape (n,), by the device's own integer thresholds."""
-    half: Any = server_half(randomizer)
-    drawn: I64 = half.draw(places, draws)
-    return drawn
-
-
 def count_bit_pairs(payloads: I64, num_bits: int) -> I64:
     """Return how many payloads have bits i and j, i <= j, both 1, row by row: i = j is the bit alone."""
     pairs = np.zeros((num_bits, num_bits), np.int64)
@@ -127,12 +122,9 @@ class NumberSupport(ServerHalf[Any]):
         places = table[symbols]
         return self.draw(places, KeyedDraws(stream, places)).astype(np.uint64).reshape(-1, 1)
 
+    @abstractmethod
     def draw(self, places: I64, draws: Draws) -> I64:
-        """Draw a cell of the position's window, or any cell."""
-        channel = self.mechanism.channel
-        near = draws.below(ONE) < channel.threshold
-        within, anywhere = (draws.below(size) for size in (channel.window, channel.num_cells))
-        return np.where(near, places + within, anywhere)
+        """Return a payload for each position, int64 of shape (n,), by the device's own integer thresholds."""
 
     def payloads(self, batch: ReportBatch) -> I64:
         payloads = batch.bits[:, 0].astype(np.int64)
@@ -142,12 +134,20 @@ class NumberSupport(ServerHalf[Any]):
         return payloads
 
 
+def draw_cells(channel: WindowChannel, places: I64, draws: Draws) -> I64:
+    """Draw a cell of each position's window, or any cell."""
+    near = draws.below(ONE) < channel.threshold
+    within, anywhere = (draws.below(size) for size in (channel.window, channel.num_cells))
+    return np.where(near, places + within, anywhere)
+
+
 class MeanSupport(NumberSupport):
-    """Piecewise, and what all that estimate means have in common: pairs of bits, by branch."""
+    """Hybrid: pairs of bits, by branch."""
 
     @property
     def branch_bits(self) -> tuple[int, ...]:
-        return tuple(branch.payload_bits for branch in self.mechanism.branches)
+        channel = self.mechanism.channel
+        return tuple((branch.num_cells - 1).bit_length() for branch in (channel.duchi, channel.piecewise))
 
     def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - there are none
         wide = max(self.branch_bits)
@@ -155,45 +155,34 @@ class MeanSupport(NumberSupport):
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
         """Count pairs of bits; of a branch of one bit, that bit alone."""
-        branches, ones = in_branches(self.payloads(batch), len(self.branch_bits)), np.zeros(self.shape(()), np.int64)
+        payloads, ones = self.payloads(batch), np.zeros(self.shape(()), np.int64)
+        branches = [payloads[(payloads & 1) == branch] >> 1 for branch in (0, 1)]
         for row, branch, width in zip(ones, branches, self.branch_bits, strict=True):
             row[: width * (width + 1) // 2] = count_bit_pairs(branch, width)
         return SupportCounts([branch.size for branch in branches], ones)
 
-
-class EndsSupport(MeanSupport):
-    """Duchi: one of the two ends."""
-
     def draw(self, places: I64, draws: Draws) -> I64:
-        ends = draws.below(self.mechanism.resolution) < places
-        unchanged = draws.below(ONE) < int(self.mechanism.channel.alpha * ONE)
-        return np.where(unchanged, ends, draws.below(2)).astype(np.int64)
+        channel, first = self.mechanism.channel, draws.below(ONE)
+        pieces = draw_cells(channel.piecewise, places, draws)
+        rounded = draws.below(channel.duchi.resolution) < places
+        unchanged = draws.below(ONE) < int(channel.duchi.alpha * ONE)
+        ends = np.where(unchanged, rounded, draws.below(2)).astype(np.int64)
+        return np.where(first < channel.threshold, pieces << 1 | 1, ends << 1)
 
-
-class HybridSupport(MeanSupport):
-    """Piecewise with the lowest bit 1, or Duchi."""
-
-    def draw(self, places: I64, draws: Draws) -> I64:
-        first = draws.below(ONE) < self.mechanism.piecewise_threshold
-        pieces, ends = (draw_payloads(part, places, draws) for part in (self.mechanism.piecewise, self.mechanism.duchi))
-        return np.where(first, pieces << 1 | 1, ends << 1)
+    def lines(self) -> Iterator[tuple[Fraction, Fraction, int]]:
+        """Yield of each branch (a, b) with debias(payload) = a + b * (the payload within its branch), and its bits."""
+        debias = self.mechanism.debias
+        for branch, width in enumerate(self.branch_bits):
+            start = debias(branch)
+            yield start, debias(branch + 2) - start, width
 
 
 def simulate_payloads(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) -> I64:
     """Return one report's payload of each of n simulated people, int64 of shape (n,)."""
     places = positions(randomizer, values)
-    return draw_payloads(randomizer, places, GeneratorDraws(generator(rng), places.size))
-
-
-def debias_lines(randomizer: NumericRandomizer) -> list[tuple[Fraction, Fraction]]:
-    """Return by branch (a, b) with debias(payload) = a + b * (the payload within its branch)."""
-    debias, branches = randomizer.debias, len(randomizer.branches)
-    return [(debias(i), debias(i + branches) - debias(i)) for i in range(branches)]
-
-
-def in_branches(payloads: I64, branches: int) -> list[I64]:
-    """Return the payloads of each branch, without the bit that says which."""
-    return [payloads] if branches == 1 else [payloads[(payloads & 1) == branch] >> 1 for branch in range(branches)]
+    half: Any = server_half(randomizer)
+    drawn: I64 = half.draw(places, GeneratorDraws(generator(rng), places.size))
+    return drawn
 
 
 class WaveSupport(NumberSupport):
@@ -204,6 +193,9 @@ class WaveSupport(NumberSupport):
         """Where the buckets begin in which reports are counted: at most 1,024 of them."""
         cells = self.mechanism.channel.num_cells
         return bucket_edges(cells, min(cells, MOST_BUCKETS))
+
+    def draw(self, places: I64, draws: Draws) -> I64:
+        return draw_cells(self.mechanism.channel, places, draws)
 
     def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - there are none
         return 1, self.cells.size - 1

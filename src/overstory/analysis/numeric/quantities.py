@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from overstory.analysis.kinds.numbers import MeanSupport, WaveSupport, debias_lines, sums_of_pairs
+from overstory.analysis.kinds.numbers import MeanSupport, WaveSupport, sums_of_pairs
 from overstory.analysis.kinds.split import LevelSupport
 from overstory.analysis.numeric.distribution import Spread, fitted_spread
 from overstory.analysis.oracle import FrequencyOracle
@@ -32,7 +32,7 @@ from overstory.presentation.formats import significant
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
-from overstory.protocol.numeric.mechanisms import MeanRandomizer, SquareWave
+from overstory.protocol.numeric.mechanisms import Hybrid, SquareWave
 from overstory.protocol.numeric.ranges import LevelTree, RangeRandomizer
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def estimate_numbers(
 Estimated = tuple[list[Quantity], list[str]]
 
 
-def _mean(mechanism: MeanRandomizer, _domain: AnyDomain, counts: SupportCounts, per_device: float) -> Estimated:
+def _mean(mechanism: Hybrid, _domain: AnyDomain, counts: SupportCounts, per_device: float) -> Estimated:
     value, error = estimate_mean(mechanism, counts, reports_per_device=per_device)
     if not math.isfinite(error):
         return [], ["one report has no standard error"]
@@ -124,9 +124,7 @@ def _mean(mechanism: MeanRandomizer, _domain: AnyDomain, counts: SupportCounts, 
     return [_with_interval("mean", "", value, error)], notes
 
 
-def estimate_mean(
-    mechanism: MeanRandomizer, counts: SupportCounts, *, reports_per_device: float = 1.0
-) -> tuple[float, float]:
+def estimate_mean(mechanism: Hybrid, counts: SupportCounts, *, reports_per_device: float = 1.0) -> tuple[float, float]:
     """Return the unbiased mean, and its standard error from the reports' own spread: infinite for one report."""
     half, number = MeanSupport(mechanism), counts.num_reports
     if counts.ones.shape != half.shape(()) or not number:
@@ -134,8 +132,7 @@ def estimate_mean(
     # Of each branch: number n, sum s and sum of squares q of payloads x, which debias to a + b x:
     # sum (a + b x) = a n + b s, and sum (a + b x)^2 = a^2 n + 2 a b s + b^2 q; as fractions, nothing is rounded.
     total, squares = Fraction(0), Fraction(0)
-    branches = zip(debias_lines(mechanism), counts.totals.tolist(), counts.ones, half.branch_bits, strict=True)
-    for (a, b), n, ones, width in branches:
+    for (a, b, width), n, ones in zip(half.lines(), counts.totals.tolist(), counts.ones, strict=True):
         s, q = sums_of_pairs(ones, width)
         total += a * n + b * s
         squares += a * a * n + 2 * a * b * s + b * b * q
@@ -151,8 +148,8 @@ def estimate_wave_mean(
     cells, number = WaveSupport(wave).cells, counts.num_reports
     if counts.ones.shape != (1, cells.size - 1):
         raise ParameterError(f"these counts have shape {counts.ones.shape}, not (1, {cells.size - 1})")
-    seen, ((start, slope),) = counts.ones[0].astype(np.float64), debias_lines(wave)
-    values = float(start) + float(slope) * ((cells[:-1] + cells[1:] - 1) / 2)
+    seen, start = counts.ones[0].astype(np.float64), wave.debias(0)
+    values = float(start) + float(wave.debias(1) - start) * ((cells[:-1] + cells[1:] - 1) / 2)
     value = float(seen @ values / number)
     spread = float(seen @ (values - value) ** 2) / (number - 1) if number > 1 else math.inf
     return value, math.sqrt(spread / number * reports_per_device)

@@ -1,5 +1,8 @@
 """What one output discloses: a symbol, through two k-ary channels; an output of a set, a number, an item of a set.
 
+Of several mechanisms of which a device uses one, as its secret and not its value says (divided tables, levels of a
+tree), every epsilon is the largest of theirs; so it is of a search, whose device answers one question, once.
+
 Any two histories of n reports, where symbols are memoized, are exact for a few reports and bounded for any number.
 The two histories are chosen freely, so epsilon is the worst over what is seen, y, of the largest probability that a
 history gives y over the smallest. Through the permanent response of one symbol s, v_z reports z have, up to a factor
@@ -26,7 +29,7 @@ from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness, log_sum, weighted
+from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness, log_sum, mixed, weighted
 from overstory.privacy.terms import (
     PRECISE,
     SLACK,
@@ -259,8 +262,8 @@ class SetTerms(OneRoundTerms, OutputTerms):
 
 
 @dataclass(frozen=True)
-class NumberTerms(OneRoundTerms, PayloadTerms):
-    """One memoized report per position of a number, or per set: the largest ratio of its probabilities, exact."""
+class OddsTerms(OneRoundTerms, PayloadTerms):
+    """One memoized report: the largest ratio of its probabilities under two values, exact."""
 
     kind: ClassVar[str] = "numbers"
     odds: tuple[int, int]
@@ -276,8 +279,12 @@ class NumberTerms(OneRoundTerms, PayloadTerms):
         return round_up(log_ratio(Fraction(*self.odds), Fraction(1)))
 
     @classmethod
-    def of(cls, mechanism: Any) -> NumberTerms:
-        return NumberTerms(mechanism.odds.as_integer_ratio(), mechanism.num_positions)
+    def of(cls, mechanism: Any) -> OddsTerms:
+        return OddsTerms(mechanism.odds.as_integer_ratio(), mechanism.domain_size)
+
+
+class NumberTerms(OddsTerms):
+    """A number's: each position has a report of its own."""
 
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
@@ -294,12 +301,50 @@ class NumberTerms(OneRoundTerms, PayloadTerms):
         return of_windows(mechanism.channel)
 
 
-class ItemTerms(OfSets, NumberTerms):
-    """The report of one item of a set: the odds, exact; no two sets share a response, and nobody can count the sets."""
+class SplitTerms(OddsTerms):
+    """Those of several mechanisms of one round, of which a device uses one: the worst of them."""
 
     @classmethod
-    def of(cls, mechanism: Any) -> NumberTerms:
-        return NumberTerms(mechanism.odds.as_integer_ratio(), None)
+    def of(cls, mechanism: Any) -> OddsTerms:
+        return OddsTerms(mechanism.odds.as_integer_ratio(), max(part.domain_size for part in mechanism.parts))
+
+    @classmethod
+    def permanent_response(cls, mechanism: Any) -> Constant:
+        return mixed((1 / len(mechanism.parts), terms_class(part).unchanged(part)) for part in mechanism.parts)
+
+
+@dataclass(frozen=True)
+class SearchTerms(OneRoundTerms, PayloadTerms):
+    """The declared epsilon of one answer, at least that of every question."""
+
+    kind: ClassVar[str] = "search"
+    once: ClassVar[bool] = True
+    epsilon: float
+    most_values: int = 1  # the value of the one answer
+
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise ParameterError(f"epsilon = {self.epsilon!r}: give a number above 0")
+
+    @property
+    def epsilon_permanent(self) -> float:
+        return self.epsilon
+
+    def _worst(self, reports: int) -> Worst:  # noqa: ARG002 - there is one
+        """Epsilon between any two histories: the answer of one value, or of nothing, against that of another."""
+        return Worst(self.epsilon_permanent, exact=True)
+
+    @classmethod
+    def of(cls, mechanism: Any) -> SearchTerms:
+        return SearchTerms(mechanism.epsilon)
+
+
+class ItemTerms(OfSets, OddsTerms):
+    """The report of one item of a set: no two sets share a response, and nobody can count the sets."""
+
+    @classmethod
+    def of(cls, mechanism: Any) -> OddsTerms:
+        return OddsTerms(mechanism.odds.as_integer_ratio(), None)
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:

@@ -73,8 +73,6 @@ MECHANISMS: Final = (
     ("divided", "divided", ".kinds.split:divided"),
     ("prefix-search", "codes", ".search:prefix_search"),
     ("square-wave", "numbers", ".numeric.mechanisms:square_wave"),
-    ("duchi", "numbers", ".numeric.mechanisms:duchi"),
-    ("piecewise", "numbers", ".numeric.mechanisms:piecewise"),
     ("hybrid", "numbers", ".numeric.mechanisms:hybrid"),
     ("padding-and-sampling", "sets", ".kinds.item_sets:padding_and_sampling"),
     ("item-bits", "sets", ".kinds.item_sets:item_bits"),

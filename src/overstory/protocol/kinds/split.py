@@ -28,7 +28,7 @@ class Split(Kind):
     Parts have one round, whose response is sent as it is: a payload without its part cannot go through a second.
     """
 
-    terms_place: ClassVar[str] = "privacy.payloads.combined:SeveralTerms"
+    terms_place: ClassVar[str] = "privacy.payloads.symbols:SplitTerms"
 
     if TYPE_CHECKING:
 
@@ -57,13 +57,10 @@ class Split(Kind):
     def payload_limit(self) -> int:
         return max(part.payload_limit for part in self.parts)
 
-    def epsilon_n(self, reports: int) -> float:
-        """Largest epsilon of a part: it is chosen without looking at the value."""
-        return max(part.epsilon_n(reports) for part in self.parts)
-
     @property
-    def epsilon_permanent(self) -> float:
-        return max(part.epsilon_permanent for part in self.parts)
+    def odds(self) -> Fraction:
+        """Largest odds of a part: it is chosen without looking at the value."""
+        return max(part.odds for part in self.parts)
 
     def encode(self, value: Any, cohort: int) -> int | None:
         place, own = self.place_of(cohort)

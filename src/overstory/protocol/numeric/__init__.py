@@ -1,16 +1,14 @@
 """Numbers: randomizers for a distribution, a mean or ranges. The device's halves; the standard library alone."""
 
 from overstory.protocol.domains.numbers import Interval
-from overstory.protocol.numeric.mechanisms import Duchi, Hybrid, Piecewise, SquareWave
+from overstory.protocol.numeric.mechanisms import Hybrid, SquareWave
 from overstory.protocol.numeric.randomizer import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 
 __all__ = [
-    "Duchi",
     "Hybrid",
     "Interval",
     "NumericRandomizer",
-    "Piecewise",
     "RangeRandomizer",
     "SquareWave",
 ]

@@ -1,6 +1,6 @@
-"""Randomizers of a number: for its distribution (Square Wave), or for a mean (Duchi, Piecewise, Hybrid).
+"""Randomizers of a number: for its distribution (Square Wave), or for a mean (Hybrid, of Duchi and Piecewise).
 
-**Windows.** Square Wave and the Piecewise mechanism are one channel, at other widths: from positions on a line to cells
+**Windows.** Square Wave and Piecewise are one channel, at other widths: from positions on a line to cells
 on a line, a window around the truth being more likely than the rest. Both papers draw a real number; here the line is
 cut into cells *before* anything is drawn, so that every probability is a ratio of integers and epsilon is exact:
 
@@ -197,16 +197,6 @@ square_wave = builder(SquareWave)
 
 
 @dataclass(frozen=True)
-class MeanRandomizer(NumericRandomizer):
-    """A randomizer whose reports, debiased, have the value for their mean; both ends of the range are positions."""
-
-    domain: Interval = field(default=Interval(-1, 1))
-    resolution: int = 1 << 20
-
-    reading: ClassVar[str] = "mean"
-
-
-@dataclass(frozen=True)
 class EndsChannel(NumberChannel):
     """Round a position at random to one of the two ends, and send that bit by randomized response."""
 
@@ -254,75 +244,31 @@ class EndsChannel(NumberChannel):
 
 
 @dataclass(frozen=True)
-class Duchi(MeanRandomizer):
-    """Round the value at random to one of the two ends, and report that bit by randomized response.
-
-    Examples
-    --------
-    >>> duchi = Duchi(1.0)
-    >>> [round(float(duchi.debias(bit)), 4) for bit in (0, 1)], round(float(duchi.variance(0)), 4)
-    ([-2.164, 2.164], 4.6827)
-    """
-
-    name = "duchi"
-    server: ClassVar[str] = "analysis.kinds.numbers:EndsSupport"
-
-    @cached_property
-    def channel(self) -> EndsChannel:
-        """P(payload | position)."""
-        return EndsChannel(self.resolution, SymbolChannel.of(2, epsilon=self.epsilon))
-
-
-@dataclass(frozen=True)
-class Piecewise(MeanRandomizer):
-    """Report a cell of a window that slides with the value, or any cell: Square Wave's channel at another width.
-
-    The paper's window has width C - 1 on outputs -C .. C, C = (e^(eps/2) + 1) / (e^(eps/2) - 1): a share e^(-eps/2)
-    of the way that it slides. So W = round(resolution e^(-eps/2)) cells, one position a cell.
-
-    Examples
-    --------
-    >>> piecewise = Piecewise(1.0)
-    >>> round(float(piecewise.variance(0)), 4), round(float(piecewise.variance(1)), 4)
-    (3.6821, 5.2236)
-    """
-
-    name = "piecewise"
-    server: ClassVar[str] = "analysis.kinds.numbers:MeanSupport"
-
-    @cached_property
-    def channel(self) -> WindowChannel:
-        """P(payload | position)."""
-        window = max(1, round(self.resolution * math.exp(-self.epsilon / 2)))
-        return WindowChannel.of(self.resolution + 1, window, epsilon=self.epsilon)
-
-
-@dataclass(frozen=True)
 class EitherChannel(NumberChannel):
-    """One of two channels, drawn without looking at the position; the lowest bit says which (1: the first)."""
+    """Piecewise's channel or Duchi's, drawn without looking at the position; the lowest bit says which (1: Piecewise).
 
-    threshold: int  # over 2**32, of the first
-    first: NumberChannel
-    second: NumberChannel
+    The mean of each is the position, so the variance is the average of theirs.
+    """
+
+    threshold: int  # over 2**32, of Piecewise
+    piecewise: WindowChannel
+    duchi: EndsChannel
 
     @property
     def _weighted(self) -> tuple[tuple[Fraction, NumberChannel], ...]:
         weight = Fraction(self.threshold, ONE)
-        return (weight, self.first), (1 - weight, self.second)
-
-    def _branch(self, payload: int) -> tuple[Fraction, NumberChannel]:
-        return self._weighted[0 if payload & 1 else 1]
+        return (1 - weight, self.duchi), (weight, self.piecewise)
 
     @property
     def num_positions(self) -> int:
-        return self.first.num_positions
+        return self.piecewise.num_positions
 
     @property
     def num_cells(self) -> int:
-        return 2 * max(self.first.num_cells, self.second.num_cells)
+        return 2 * max(self.piecewise.num_cells, self.duchi.num_cells)
 
     def valid(self, payload: int) -> bool:
-        return self._branch(payload)[1].valid(payload >> 1)
+        return self._weighted[payload & 1][1].valid(payload >> 1)
 
     @property
     def odds(self) -> Fraction:
@@ -335,23 +281,22 @@ class EitherChannel(NumberChannel):
         )
 
     def probability(self, cell: int, position: int) -> Fraction:
-        weight, branch = self._branch(cell)
+        weight, branch = self._weighted[cell & 1]
         return weight * branch.probability(cell >> 1, position)
 
     def draw(self, position: int, entropy: Entropy) -> int:
         if entropy.bits(THRESHOLD_BITS) < self.threshold:
-            return self.first.draw(position, entropy) << 1 | 1
-        return self.second.draw(position, entropy) << 1
+            return self.piecewise.draw(position, entropy) << 1 | 1
+        return self.duchi.draw(position, entropy) << 1
 
     def debias(self, cell: Fraction) -> Fraction:
-        return self._branch(int(cell))[1].debias(Fraction(int(cell) >> 1))
+        return self._weighted[int(cell) & 1][1].debias(Fraction(int(cell) >> 1))
 
     def spread(self, position: Fraction) -> Fraction:
-        """Return the mean of the branches': each is unbiased by itself."""
         return sum((weight * branch.spread(position) for weight, branch in self._weighted), Fraction(0))
 
     def thresholds(self) -> dict[str, Any]:
-        branches = {"duchi": self.second.thresholds(), "piecewise": self.first.thresholds()}
+        branches = {"duchi": self.duchi.thresholds(), "piecewise": self.piecewise.thresholds()}
         return {"threshold": self.threshold, **branches}
 
 
@@ -360,11 +305,15 @@ DUCHI_ALONE = 0.61
 
 
 @dataclass(frozen=True)
-class Hybrid(MeanRandomizer):
+class Hybrid(NumericRandomizer):
     """Piecewise with probability 1 - e^(-eps/2), otherwise Duchi; up to epsilon 0.61 always Duchi.
 
-    The lowest bit of a report says which it is (1: Piecewise). The choice does not depend on the value, so epsilon is
-    the larger of the two; the report is each one's own unbiased estimate, so the variance is their average.
+    *Duchi* rounds the value at random to one of the two ends, and sends that bit by randomized response. *Piecewise*
+    sends a cell of a window that slides with the value, or any cell: Square Wave's channel at another width. The
+    paper's window has width C - 1 on outputs -C .. C, C = (e^(eps/2) + 1) / (e^(eps/2) - 1): a share e^(-eps/2) of the
+    way that it slides. So W = round(resolution e^(-eps/2)) cells, one position a cell.
+
+    Both have the whole epsilon, and both ends of the range are positions.
 
     Examples
     --------
@@ -373,32 +322,21 @@ class Hybrid(MeanRandomizer):
     (4.289, 4.289)
     """
 
+    domain: Interval = field(default=Interval(-1, 1))
+    resolution: int = 1 << 20
+
     name = "hybrid"
-    server: ClassVar[str] = "analysis.kinds.numbers:HybridSupport"
-
-    @cached_property
-    def duchi(self) -> Duchi:
-        """The one branch."""
-        return Duchi(self.epsilon, self.domain, self.resolution)
-
-    @cached_property
-    def piecewise(self) -> Piecewise:
-        """The other."""
-        return Piecewise(self.epsilon, self.domain, self.resolution)
-
-    @property
-    def branches(self) -> tuple[NumericRandomizer, ...]:
-        return self.duchi, self.piecewise
-
-    @property
-    def piecewise_threshold(self) -> int:
-        """The integer over 2**32 that the probability of Piecewise is."""
-        return round(-math.expm1(-self.epsilon / 2) * ONE) if self.epsilon > DUCHI_ALONE else 0
+    reading: ClassVar[str] = "mean"
+    server: ClassVar[str] = "analysis.kinds.numbers:MeanSupport"
 
     @cached_property
     def channel(self) -> EitherChannel:
         """P(payload | position)."""
-        return EitherChannel(self.piecewise_threshold, self.piecewise.channel, self.duchi.channel)
+        threshold = round(-math.expm1(-self.epsilon / 2) * ONE) if self.epsilon > DUCHI_ALONE else 0
+        window = max(1, round(self.resolution * math.exp(-self.epsilon / 2)))
+        piecewise = WindowChannel.of(self.resolution + 1, window, epsilon=self.epsilon)
+        duchi = EndsChannel(self.resolution, SymbolChannel.of(2, epsilon=self.epsilon))
+        return EitherChannel(threshold, piecewise, duchi)
 
 
-duchi, piecewise, hybrid = builder(Duchi), builder(Piecewise), builder(Hybrid)
+hybrid = builder(Hybrid)

@@ -108,11 +108,6 @@ class NumericRandomizer(Kind):
         object.__setattr__(self, "epsilon", check_numeric_epsilon(self.epsilon))
         check_count("resolution", self.resolution, 2, MAX_RESOLUTION)
 
-    @property
-    def branches(self) -> tuple[NumericRandomizer, ...]:
-        """What a report may be of; where there are two, the lowest bit of its payload says which."""
-        return (self,)
-
     if TYPE_CHECKING:
 
         @property
