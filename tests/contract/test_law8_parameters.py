@@ -254,7 +254,8 @@ def test_the_parts_refuse_too(make, words):
 
 
 SECRET = bytes(range(32))
-UNREGISTERED = replace(mechanism("linear-hash", domain_size=1 << 16, epsilon=1.0), name="of-no-registry")
+BY_HAND = replace(mechanism("subset", domain_size=9, epsilon=1.0), inside=Fraction(3, 4))
+"""No parameters make it: a pickled mechanism is itself, and not what another version would make of them."""
 
 
 def answers(built):
@@ -264,7 +265,7 @@ def answers(built):
 
 
 @pytest.mark.sampled(28)
-@pytest.mark.parametrize("built", [c.build() for c in ALL_CASES] + [UNREGISTERED], ids=lambda b: b.name)
+@pytest.mark.parametrize("built", [c.build() for c in ALL_CASES] + [BY_HAND], ids=lambda b: b.name)
 def test_a_pickled_mechanism_is_the_same(built):
     before = answers(built)  # what it has computed and kept does not matter
     for again in (pickle.loads(pickle.dumps(built)), copy.deepcopy(built), copy.copy(built)):
@@ -274,10 +275,3 @@ def test_a_pickled_mechanism_is_the_same(built):
         assert answers(again) == before
         with pytest.raises(TypeError):
             again.parameters["epsilon"] = 9
-
-
-def test_one_made_by_hand_under_a_known_name_does_not_pass_for_it():
-    built = mechanism("subset", domain_size=9, epsilon=1.0)
-    weaker = replace(built, inside=built.inside + Fraction(1, 1 << 10))
-    with pytest.raises(ParameterError, match="the subset that was pickled is another"):
-        pickle.loads(pickle.dumps(weaker))

@@ -253,10 +253,6 @@ class Report(NamedTuple):
     bits: int
 
 
-REBUILD: dict[str, Callable[[str, dict[str, Any], bytes], Mechanism]] = {}
-"""What makes a pickled mechanism of that name again, from its parameters and digest; the registry fills it."""
-
-
 def outward(place: int, size: int, steps: int) -> Iterator[int]:
     """Yield the places around one in ``0 .. size - 1``, nearest first; of two as near, the lower one."""
     for step in range(1, min(steps, size) + 1):
@@ -299,9 +295,7 @@ class Kind(ABC):
             """How many values there are, of numbers those that differ; None for strings."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel to another process by name and parameters: a hash's running state and a read-only mapping cannot."""
-        if self.name in REBUILD:
-            return REBUILD[self.name], (self.name, dict(self.parameters), self.digest)
+        """Travel to another process by its fields: what it has computed, and a read-only mapping, cannot."""
         parts = {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
         return type(self), tuple(dict(part) if isinstance(part, MappingProxyType) else part for part in parts.values())
 

@@ -9,25 +9,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final
 
 from overstory.protocol.errors import ParameterError
 
 MASK64: Final = (1 << 64) - 1
 GOLDEN: Final = 0x9E3779B97F4A7C15
-
-
-class HashFamily(Protocol):
-    """A family of hash functions, one set per cohort."""
-
-    name: ClassVar[str]
-    max_hashes: ClassVar[int]
-    max_bits: ClassVar[int]
-    distinct: ClassVar[bool]  # whether the positions of one value never coincide
-
-    def positions(self, value: bytes, cohort: int, num_bits: int, num_hashes: int) -> tuple[int, ...]:
-        """Return the `num_hashes` bit positions, each in ``0 .. num_bits - 1``."""
-        ...
 
 
 def mix64(word: int) -> int:
@@ -51,12 +38,16 @@ class OverstoryV1:
     name: ClassVar[str] = "overstory-v1"
     max_hashes: ClassVar[int] = 1 << 15
     max_bits: ClassVar[int] = (1 << 16) - 1  # a filter's size travels as 16 bits
-    distinct: ClassVar[bool] = True
+    distinct: ClassVar[bool] = True  # the positions of one value never coincide
     person: ClassVar[bytes] = b"overstory-v1"
 
     def __post_init__(self) -> None:
         if len(self.key) > 64:
             raise ParameterError(f"a hash key has at most 64 bytes; this one has {len(self.key)}")
+
+    def __reduce__(self) -> tuple[type[OverstoryV1], tuple[bytes]]:
+        """Travel to another process without the hash's running state."""
+        return OverstoryV1, (self.key,)
 
     @cached_property
     def _keyed(self) -> hashlib.blake2b:
@@ -94,6 +85,7 @@ class GoogleRapporPython:
         return tuple(byte % num_bits for byte in self.digest(value, cohort)[:num_hashes])
 
 
+HashFamily = OverstoryV1 | GoogleRapporPython
 FAMILIES: Final = (OverstoryV1.name, GoogleRapporPython.name)
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, Final, TypeVar
 
 from overstory.protocol.errors import ParameterError, suggestion
-from overstory.protocol.kinds.base import REBUILD, Kind, Mechanism, check_epsilon, whole_number
+from overstory.protocol.kinds.base import Kind, Mechanism, check_epsilon, whole_number
 
 Built = TypeVar("Built")
 
@@ -129,17 +129,6 @@ def own_names() -> list[str]:
 def mechanism(name: str, **parameters: Any) -> Mechanism:
     """Build the mechanism of that name."""
     return build_from(REGISTRY, name, parameters)
-
-
-def rebuilt(name: str, parameters: dict[str, Any], expected: bytes) -> Mechanism:
-    """Build a mechanism that was pickled."""
-    built = mechanism(name, **parameters)
-    if built.digest != expected:
-        raise ParameterError(f"the {name} that was pickled is another than these parameters make here")
-    return built
-
-
-REBUILD.update(dict.fromkeys(REGISTRY, rebuilt))
 
 
 @cache
