@@ -81,9 +81,8 @@ def run(context: Context) -> Study:
 
 
 def _oracle(protocol: str, advantage: float) -> FrequencyOracle:
-    if protocol == MATRIX:
-        return build_oracle("random-matrix", advantage=advantage, domain_size=DOMAIN)
-    return build_oracle("grr", domain_size=2, epsilon=math.log((0.5 + advantage) / (0.5 - advantage)))
+    name, size = ("random-matrix", DOMAIN) if protocol == MATRIX else ("grr", 2)
+    return build_oracle(name, domain_size=size, epsilon=math.log((0.5 + advantage) / (0.5 - advantage)))
 
 
 def _measure(context: Context, case: int, runs: int, protocol: str, advantage: float, num_reports: int) -> Errors:

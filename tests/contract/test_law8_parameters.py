@@ -65,7 +65,7 @@ def test_the_callers_dictionary_is_not_the_mechanisms():
 CHANGES = {
     "num_bits": 17, "num_hashes": 4, "num_cohorts": 6, "domain_size": 11, "f": 0.37, "p": 0.31, "q": 0.69,
     "hash_key": "another metric", "hash_family": "google-rappor-python", "epsilon": 1.25, "epsilon_permanent": 2.5,
-    "epsilon_report": 0.75, "window": 3, "advantage": 0.2, "sampled_bits": 3,
+    "epsilon_report": 0.75, "window": 3, "sampled_bits": 3,
     "field_size": 5, "num_seeds": 128, "hash_bits": 5,
 }  # fmt: skip
 
@@ -144,7 +144,6 @@ BAD = {
     **dict.fromkeys(("epsilon", "epsilon_permanent", "epsilon_report"), (EPSILONS, "above 0")),
     "domain_size": (SIZES, ""),
     "window": ((0, -1, 2.0, True, "3", math.nan, None), "from 1"),
-    "advantage": ((0, 0.5, 1, -0.1, math.nan), ""),
 }
 SIZE, ROUNDS, GOOGLE = {"domain_size": 9}, {"p": 0.5, "q": 0.75}, {"hash_family": "google-rappor-python"}
 LARGE = SIZE | {"epsilon_permanent": 800.0, "epsilon_report": 750.0}
@@ -192,8 +191,6 @@ def refusals():
     for name in ("l-grr", "loloha"):
         yield name, LARGE, "epsilon_permanent = 800.0.*below 700"
     yield "grr", SIZE | {"epsilon": None}, "epsilon = None.*above 0"
-    yield "random-matrix", {}, "either epsilon, or the lecture's advantage"
-    yield "random-matrix", {"epsilon": 1.0, "advantage": 0.1}, "either epsilon, or the lecture's advantage"
     yield "subset", SIZE | {"epsilon": 1.0, "subset_size": 9}, "subset_size = 9.*from 1 to 8"
     yield "projective", SIZE | {"epsilon": 1.0, "field_size": 6}, "field_size = 6: give a prime"
     yield "projective", SIZE | {"epsilon": 1.0, "field_size": 2048}, "a power of a prime up to 1024"

@@ -24,7 +24,7 @@ GOOGLE = {"hash_family": "google-rappor-python"}
 CASES = [
     *SIZED.items(),
     ("grr", {"domain_size": 2, "epsilon": 0.5}),
-    ("random-matrix", {"domain_size": 4, "advantage": 0.25}),
+    ("random-matrix", {"domain_size": 4, "epsilon": 1.0}),
     ("l-grr", {"domain_size": 4, **LONG}),
     ("l-grr", {"domain_size": 2, "epsilon_permanent": 3.0, "epsilon_report": 0.5}),
     ("loloha", {"domain_size": 5, **LONG, "hash_range": 3}),

@@ -13,7 +13,7 @@ from overstory.privacy.statements import ANY_BOUND, ANY_EXACT, claims_blocks
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import encode
 from overstory.protocol.kinds.bits import OneHot, SampledBits, oue, wb
-from overstory.protocol.kinds.hashes import loloha, olh, random_matrix
+from overstory.protocol.kinds.hashes import loloha, olh
 from overstory.protocol.kinds.rappor import Bloom, rappor
 from overstory.protocol.kinds.registry import REGISTRY, mechanism
 from overstory.protocol.kinds.sets import subset
@@ -134,13 +134,6 @@ LOLOHA = loloha(epsilon_permanent=2, epsilon_report=1)
 
 def claim(built, about):
     return next(found for found in statement(built).claims if found.about.startswith(about))
-
-
-def test_the_lectures_epsilon():
-    said = statement(random_matrix(advantage=0.1))
-    assert said.epsilon_report == pytest.approx(math.log(0.6 / 0.4), abs=1e-8)
-    assert "4.1 times as much" in claim(random_matrix(advantage=0.1), "one report").caution
-    assert claim(random_matrix(epsilon=1.0), "one report").caution is None
 
 
 def test_the_thesis_on_windows_and_rappor_on_many_reports():

@@ -5,7 +5,7 @@ import inspect
 from overstory.protocol.kinds.registry import REGISTRY, mechanism
 
 BY_NAME = {"domain_size": 6, "epsilon": 1.0, "epsilon_permanent": 2.0, "epsilon_report": 1.0, "window": 3}
-ONE_OF = {"rappor-one-time": {"f": 0.5}, "basic-rappor-one-time": {"f": 0.5}, "random-matrix": {"epsilon": 1.0}}
+ONE_OF = {"rappor-one-time": {"f": 0.5}, "basic-rappor-one-time": {"f": 0.5}}
 
 
 def some_parameters(name):

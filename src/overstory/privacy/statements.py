@@ -447,18 +447,6 @@ def _loloha(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
     }
 
 
-def _lecture(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
-    advantage: Any = mechanism.parameters.get("advantage")
-    if advantage is None:
-        return {}
-    real = terms.epsilon_n(1)
-    return {
-        "report": f"The lecture calls 1/2 + {advantage:g} a {advantage:g}-randomizer; its epsilon is "
-        f"ln({0.5 + advantage:g} / {0.5 - advantage:g}) = {epsilon_text(real)}, "
-        f"{real / advantage:.1f} times as much."
-    }
-
-
 def _numbers(mechanism: NumericRandomizer, terms: Terms) -> dict[str, str]:
     return {
         "several": f"The device must keep the report of each position (`responder`); drawn afresh, n reports cost n "
@@ -483,7 +471,6 @@ ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
     "opt-wb": (_window,),
     "opt-dr": (_opt_dr,),
     "loloha": (_loloha,),
-    "random-matrix": (_lecture,),
     "square-wave": (_numbers,),
     "hybrid": (_numbers,),
     "ranges": (_ranges,),

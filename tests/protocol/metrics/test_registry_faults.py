@@ -125,7 +125,7 @@ def test_needs_have_to_be_planned_first():
         ("rappor", STRINGS, "{num_bits = 1}", "parameters.num_bits", "num_bits (k) = 1"),
         ("opt-wb", BINS, "{epsilon = 1}", "parameters", "needs the parameter window"),
         ("l-osue", BINS, "{epsilon_permanent = 1, epsilon_report = 2}", "parameters.epsilon_report", "must be below"),
-        ("random-matrix", BINS, '{advantage = "much"}', "parameters", "not supported"),
+        ("random-matrix", BINS, '{epsilon = "much"}', "parameters.epsilon", "give a number"),
         ("rappor", '{kind = "strings", candidates = 7}', "{}", "domain.candidates", "give the name of a file"),
     ],
 )

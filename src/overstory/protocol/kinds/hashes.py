@@ -26,11 +26,9 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.channels import ONE, SymbolChannel, SymbolRounds
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import (
     DEFAULT_SEEDS,
@@ -295,32 +293,16 @@ def linear_hash(*, domain_size: int, epsilon: float, hash_bits: int | None = Non
 
 
 def random_matrix(
-    *,
-    epsilon: float | None = None,
-    domain_size: int | None = None,
-    advantage: float | None = None,
-    hash_key: str = "",
-    num_seeds: int | None = None,
+    *, epsilon: float, domain_size: int | None = None, hash_key: str = "", num_seeds: int | None = None
 ) -> SymbolMechanism:
     """One randomized sign of the lecture's public pseudo-random +-1 matrix.
 
-    `advantage` is the lecture's small epsilon: the true sign is sent with probability 1/2 + advantage, so that its real
-    epsilon is ln((1/2 + advantage) / (1/2 - advantage)), about four times as large.
+    Where the lecture sends the true sign with probability 1/2 + a, epsilon is ln((1/2 + a) / (1/2 - a)), about 4 a.
 
     Bassily, Smith, "Local, private, efficient protocols for succinct histograms", STOC 2015; the lecture, after it.
     """
     parameters = dict(locals())
-    if (epsilon is None) == (advantage is None):
-        raise ParameterError("random-matrix: give either epsilon, or the lecture's advantage")
-    encoding = _small(parameters, 2, lambda size: 1 / size)
-    if advantage is None:
-        assert epsilon is not None
-        return build_once("random-matrix", parameters, encoding, epsilon)
-    if not 0 < advantage < 0.5:
-        raise ParameterError(f"advantage = {advantage!r}: 1/2 + advantage must be a probability between 1/2 and 1")
-    alpha = Fraction(math.floor(Fraction(advantage) * 2 * ONE), ONE)
-    channel = SymbolChannel(2, alpha)
-    return SymbolMechanism("random-matrix", parameters, encoding, SymbolRounds(channel, SymbolChannel(2, Fraction(1))))
+    return build_once("random-matrix", parameters, _small(parameters, 2, lambda size: 1 / size), epsilon)
 
 
 def loloha(
