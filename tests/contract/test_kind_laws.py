@@ -165,7 +165,5 @@ def test_what_stays_the_same_is_the_entropy_of_the_response(kind):
         assert stated.bits == pytest.approx(exact, abs=1e-6)
         assert stated.shannon_bits == pytest.approx(-sum(p * math.log2(p) for p in most if p) + more, abs=1e-6)
     if kind not in MORE_IS_STATED and not more:
-        assert stated.min_bits == pytest.approx(-math.log2(max(most)), abs=1e-6)
         for devices in (1, 2, 50):
             assert stated.crowd(devices) == pytest.approx(1 + (devices - 1) * sum(p * p for p in most), rel=1e-6)
-            assert stated.alone(devices) == pytest.approx(sum(p * (1 - p) ** (devices - 1) for p in most), rel=1e-6)

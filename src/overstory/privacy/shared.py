@@ -5,9 +5,8 @@ p(x)^2) and n the number of devices:
 
     bits                 -log2 c, the collision entropy; for a uniform X of N outcomes log2 N
     crowd                1 + (n - 1) c devices have a device's own X, itself included, on average
-    alone                the sum of p(x) (1 - p(x))^(n - 1): the share of devices whose X nobody else has
 
-Shannon's entropy and the min-entropy are stated, too: log2 of the outcomes bounds all three.
+Shannon's entropy is stated, too: log2 of the outcomes bounds both.
 
 *Alike*: two rounds of noise send a fresh report every time, but all reports of one value are drawn from one permanent
 response. If A and B are n reports each of one device, and its value is known and does not change, they share the mutual
@@ -61,23 +60,9 @@ class Constant:
         """Entropy, -sum p(x) log2 p(x)."""
         return _tidy(-math.fsum(math.exp(count + each) * each for count, each in self.groups) / math.log(2))
 
-    @property
-    def min_bits(self) -> float:
-        """Min-entropy, -log2 max p(x)."""
-        return _tidy(-max(each for _, each in self.groups) / math.log(2))
-
     def crowd(self, devices: int) -> float:
         """Return how many of `devices` have a device's own outcome on average, itself included."""
         return 1.0 + (check_devices(devices) - 1) * math.exp2(-self.bits)
-
-    def alone(self, devices: int) -> float:
-        """Return the share of `devices` whose outcome no other of them has."""
-        others = check_devices(devices) - 1
-        if others == 0:
-            return 1.0
-        return math.fsum(
-            math.exp(count + each + others * math.log1p(-math.exp(each))) for count, each in self.groups if each < 0
-        )
 
     def times(self, outcomes: float) -> Constant:
         """Return this with an independent, uniform draw from so many outcomes: 1 / s, where a share s has it too."""
@@ -92,9 +77,7 @@ class Constant:
         return {
             "bits": self.bits,
             "shannon_bits": self.shannon_bits,
-            "min_bits": self.min_bits,
             "crowd_of_a_million": self.crowd(MILLION),
-            "alone_of_a_million": self.alone(MILLION),
         }
 
 
