@@ -19,7 +19,7 @@ from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.terms import Attack, Success, Terms, add_up, attack, metric_terms, terms_of
 from overstory.protocol.channels import Influence
 from overstory.protocol.kinds.base import Kind, Mechanism
-from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.mechanisms import NumericRandomizer
 from overstory.protocol.numeric.ranges import RangeRandomizer
 
 if TYPE_CHECKING:

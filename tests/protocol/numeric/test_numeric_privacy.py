@@ -11,7 +11,7 @@ from overstory.protocol import numeric
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds import base
-from overstory.protocol.numeric import Hybrid, SquareWave, mechanisms, randomizer
+from overstory.protocol.numeric import Hybrid, SquareWave, mechanisms
 from overstory.protocol.numeric.mechanisms import EitherChannel, EndsChannel, WindowChannel, half_width
 from overstory.protocol.sampling import symbol_sampler, uniform_below
 from support.exact_draws import exact_distribution, law_of_no_number, law_of_number, worst_ratio
@@ -78,8 +78,7 @@ RANDOMIZERS = [SquareWave, Hybrid]
 
 @pytest.fixture
 def drawn_at_will(monkeypatch):
-    for module in (mechanisms, randomizer):
-        monkeypatch.setattr(module, "uniform_below", lambda bound, entropy: entropy.below(bound))
+    monkeypatch.setattr(mechanisms, "uniform_below", lambda bound, entropy: entropy.below(bound))
 
 
 def cuts_of(built):

@@ -25,14 +25,13 @@ from overstory.analysis.kinds.base import Cohorts, Rng, ServerHalf, Words, gener
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.mechanisms import NumericRandomizer, WindowChannel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from overstory.analysis.reports import I64
     from overstory.kernels.devices import StreamKey
-    from overstory.protocol.numeric.mechanisms import WindowChannel
 
 
 MOST_BUCKETS: Final = 1024  # square Wave's cells are counted in at most this many buckets

@@ -43,7 +43,7 @@ from overstory.protocol.kinds.base import Kind
 if TYPE_CHECKING:
     from overstory.protocol.kinds.bits import BitMechanism
     from overstory.protocol.kinds.symbols import OutputMechanism
-    from overstory.protocol.numeric.randomizer import NumberChannel
+    from overstory.protocol.numeric.mechanisms import NumberChannel
 
 Atom = tuple[float, float, float]  # A probability under omega, and there r and r'
 

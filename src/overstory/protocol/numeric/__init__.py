@@ -1,8 +1,7 @@
 """Numbers: randomizers for a distribution, a mean or ranges. The device's halves; the standard library alone."""
 
 from overstory.protocol.domains.numbers import Interval
-from overstory.protocol.numeric.mechanisms import Hybrid, SquareWave
-from overstory.protocol.numeric.randomizer import NumericRandomizer
+from overstory.protocol.numeric.mechanisms import Hybrid, NumericRandomizer, SquareWave
 from overstory.protocol.numeric.ranges import RangeRandomizer
 
 __all__ = [
