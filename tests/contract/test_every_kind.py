@@ -20,7 +20,7 @@ import pytest
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
 from overstory.analysis.kinds.split import answers_of
 from overstory.analysis.reports import ReportBatch
-from overstory.client import Client, Outcome, Randomizer, session
+from overstory.client import Client, Outcome, session
 from overstory.client.session import MetricRecorder
 from overstory.client.state.state import State
 from overstory.discovery import find
@@ -143,19 +143,6 @@ def test_a_device_answers_once_a_period_by_one_permanent_response(metrics, kind,
         later = client.record(metric.id, value)
     assert (first, again) == (Outcome.RECORDED, Outcome.ALREADY)
     assert later is (Outcome.ALREADY if metric.reading == "search" else Outcome.RECORDED)
-
-
-@each_kind
-def test_a_permanent_response_is_one(metrics, kind):
-    metric = metrics[False][kind]
-    encoded = metric.encode(KINDS[kind][3][0])
-
-    def permanent(secret):
-        device = Randomizer(metric.mechanism, secret=secret.to_bytes(16, "big"), metric=metric.id)
-        return device.cohort, device.permanent(encoded)
-
-    assert [permanent(secret) for secret in range(4)] == [permanent(secret) for secret in range(4)]
-    assert len({permanent(secret) for secret in range(60)}) > 1
 
 
 def held_by(devices, seed):

@@ -35,21 +35,6 @@ def test_a_report_moves_a_count_by_its_votes(case):
     assert min(moves) == pytest.approx(-built.influence.down, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("name", "epsilon", "up", "down"),
-    [
-        ("grr", 0.5, 153.6, 1.5),
-        ("grr", 1, 58.6, 0.6),
-        ("oue", 1, 3.2, 1.2),
-        ("sue", 2, 1.6, 0.6),
-        ("subset", 1, 3.1, 1.2),
-    ],
-)
-def test_votes_at_a_hundred_values(name, epsilon, up, down):
-    found = mechanism(name, domain_size=100, epsilon=epsilon).influence
-    assert (found.up, found.down) == (pytest.approx(up, abs=0.06), pytest.approx(down, abs=0.06))
-
-
 def test_a_filter_that_clears_all_other_bits():
     rappor = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=16, f=0.5, p=0.5, q=0.75)
     assert rappor.influence.up == pytest.approx(8.0)

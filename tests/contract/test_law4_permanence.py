@@ -62,18 +62,6 @@ def device_of(case, **choices):
     return Randomizer(case.build(), **({"secret": SECRET, "metric": "law"} | choices))
 
 
-@pytest.mark.sampled(12)
-@pytest.mark.parametrize("case", TYPICAL_CASES, ids=str)
-def test_the_same_across_calls_and_objects(case):
-    device = device_of(case)
-    values = some_values(device.mechanism, 6)
-    first = [device.permanent(v) for v in values]
-    assert [device.permanent(v) for v in values] == first
-    assert [device_of(case).permanent(v) for v in values] == first
-    device.report(values[0])
-    assert [device.permanent(v) for v in values] == first
-
-
 def repeats_rarely(mechanism):
     return not mechanism.rounds.instantaneous.is_identity and mechanism.encoding.num_bits > 8
 

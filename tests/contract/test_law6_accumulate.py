@@ -3,7 +3,6 @@
 from functools import reduce
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,15 +96,6 @@ def test_any_order_any_parts(collection, random, cuts):
     assert reduce(lambda a, b: b + a, counts, nothing) == whole
     first, *others = counts
     assert first + reduce(SupportCounts.__add__, others, nothing) == whole
-
-
-@pytest.mark.sampled(12)
-@pytest.mark.parametrize("oracle", ORACLES, ids=[str(case) for case in TYPICAL_CASES])
-def test_simulated_reports_count_alike_both_ways(oracle):
-    symbols = [1] * 150 if domain_of(oracle.mechanism) else ["value-1"] * 150
-    batch = oracle.simulate(symbols, np.random.default_rng(1))
-    reports = list(decode_batch(batch.to_wire(oracle.mechanism.digest)))
-    assert counted(oracle, batch) == counted(oracle, reports)
 
 
 @pytest.mark.parametrize(

@@ -64,13 +64,6 @@ def test_histories_with_one_pattern_cost_an_epsilon_per_value(name):
     assert terms_of(mechanism).proves_changes
 
 
-@pytest.mark.parametrize("name", ["hybrid", "square-wave"])
-def test_another_pattern_is_seen_for_certain(name):
-    mechanism = built(name, resolution=2)
-    laws = {place: law_of_number(mechanism, place) for place in range(mechanism.num_positions)}
-    assert worst(history_law(laws, (0, 0)), history_law(laws, (0, 1))) == math.inf
-
-
 def room(**more):
     lines = [f"{key} = {value}" for key, value in more.items()]
     text = registry_text(

@@ -85,14 +85,6 @@ def test_a_product_is_on_a_finer_grid_and_not_sampled():
         fine.thresholds  # noqa: B018
 
 
-@given(channels, st.integers(0, 50), st.integers(0, 50))
-def test_debiasing_inverts_the_expectation(channel, ones, zeros):
-    assume(channel.span)
-    expected = ones * channel.keep_one + zeros * channel.raise_zero
-    slack = 1e-12 / abs(float(channel.span))  # what a rounding of the expectation becomes
-    assert channel.debias(float(expected), ones + zeros) == pytest.approx(ones, abs=slack)
-
-
 @pytest.mark.parametrize(("size", "first", "second"), [(2, "1/2", "1/3"), (3, "2/5", "1/7"), (5, "9/10", "1/2")])
 def test_the_product_of_symbol_channels_is_the_product_of_their_alphas(size, first, second):
     a, b = (SymbolChannel(size, Fraction(x)) for x in (first, second))

@@ -143,10 +143,6 @@ class BinaryChannel:
         """Worst log ratio between two one-hot vectors (one bit lowered, one raised), rounded up."""
         return Rounds(self, BinaryChannel.identity()).epsilon(((1, 1),))
 
-    def debias(self, ones: float, total: float) -> float:
-        """Unbiased estimate of how many of `total` bits were 1 before the channel, given `ones` after it."""
-        return (ones - total * float(self.raise_zero)) / float(self.span)
-
 
 @dataclass(frozen=True)
 class Rounds:
@@ -254,10 +250,6 @@ class SymbolChannel:
     def epsilon(self) -> float:
         """ln(P(y = x) / P(y = z)), rounded up."""
         return round_up(log_ratio(self.keep, self.other))
-
-    def debias(self, count: float, total: float) -> float:
-        """Unbiased estimate of how many of `total` inputs were a symbol that appears `count` times after it."""
-        return (count - total * float(self.other)) / float(self.alpha)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Report
 from overstory.protocol.numeric import Hybrid, Interval, RangeRandomizer, SquareWave
 from overstory.protocol.numeric.ranges import LevelTree
 from overstory.protocol.sampling import SeededEntropy
@@ -77,10 +76,3 @@ def test_a_range_report_is_one_of_its_level():
         ranges.randomize(100, SeededEntropy(1))
     with pytest.raises(ParameterError, match="domain_size"):
         RangeRandomizer(1, 1.0)
-
-
-def test_a_report_of_ranges_travels_with_its_level_as_cohort():
-    ranges = RangeRandomizer(100, 1.0)
-    assert {ranges.randomize(99, SeededEntropy(i)).bits < 1 << 100 for i in range(30)} == {True}
-    with pytest.raises(ParameterError, match="cohort"):
-        ranges.likelihood(Report(4, 0), 3)

@@ -348,20 +348,12 @@ class ItemTerms(OfSets, OddsTerms):
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
-        """Return that of the set that discloses most: of GRR exact, of other oracles with the item that was drawn."""
-        encoding, inner = mechanism.encoding, mechanism.inner
-        drawn = encoding.length, max(encoding.length, encoding.domain_size)
+        """Return that of the set of all items, the most even one: of GRR exact, else with the item that was drawn."""
+        inner, items = mechanism.inner, mechanism.encoding.domain_size
         if not inner.encoding.direct:
             outputs = Constant.uniform(inner.payload_limit * inner.num_cohorts)
-            return min(
-                terms_class(inner).permanent_response(inner).times(max(drawn)),
-                outputs,
-                key=lambda constant: constant.bits,
-            )
+            with_item = terms_class(inner).permanent_response(inner).times(items)
+            return min(with_item, outputs, key=lambda constant: constant.bits)
         # P(y) is q + (p - q) / s for each of the s symbols of which one is drawn, and q for all others.
-        kept, other = float(inner.p_star - inner.q_star), float(inner.q_star)
-        responses = (
-            weighted(((s * other + kept, s), ((encoding.num_symbols - s) * other, encoding.num_symbols - s)))
-            for s in drawn
-        )
-        return max(responses, key=lambda constant: constant.bits)
+        kept, other, dummies = float(inner.p_star - inner.q_star), float(inner.q_star), mechanism.encoding.num_dummies
+        return weighted(((items * other + kept, items), (dummies * other, dummies)))
