@@ -60,7 +60,11 @@ def check_reports(reports: int, least: int = 1, most: int = MAX_REPORTS) -> int:
 
 
 class Terms(ABC):
-    """What privacy depends on; a subclass is a frozen dataclass."""
+    """What privacy depends on; a subclass is a frozen dataclass.
+
+    Unless it says more, there is one memoized output: all reports of a value are the same, and another one proves a
+    change.
+    """
 
     kind: ClassVar[str]  # the name that the canonical form begins with
     kinds: ClassVar[dict[str, type[Terms]]] = {}  # every class that is loaded, by that name
@@ -74,9 +78,9 @@ class Terms(ABC):
             cls.kinds[cls.kind] = cls
 
     @property
-    @abstractmethod
     def fresh(self) -> bool:
         """Whether nothing is memoized: all of a report's noise is drawn afresh (the window mechanisms, f = 0)."""
+        return False
 
     @property
     @abstractmethod
@@ -97,9 +101,9 @@ class Terms(ABC):
         own = {part.name: _plain(getattr(self, part.name)) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
         return {"kind": self.kind, **own}
 
-    @abstractmethod
-    def _few(self, reports: int) -> float:
+    def _few(self, reports: int) -> float:  # noqa: ARG002 - one output, however often it is sent
         """Exact epsilon of up to `MAX_REPORTS` reports of one value."""
+        return self.epsilon_permanent
 
     def epsilon_n(self, reports: int) -> float:
         """Epsilon of `reports` reports of one value, rounded up; exact up to `MAX_REPORTS`, and never below."""
@@ -143,17 +147,6 @@ class Terms(ABC):
         # Never more than all values, and nothing, at their permanent epsilon: post-processing of these responses.
         most = self.most_values
         return min(add_up(costs), math.inf if most is None else add_up([(most + 1, self.epsilon_permanent)]))
-
-
-class OneRoundTerms(Terms):
-    """One memoized output: all reports of a value are the same, and another one proves a change."""
-
-    @property
-    def fresh(self) -> bool:
-        return False
-
-    def _few(self, reports: int) -> float:  # noqa: ARG002 - however often it is sent
-        return self.epsilon_permanent
 
 
 def part_of(part: Any) -> Any:

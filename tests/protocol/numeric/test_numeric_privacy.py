@@ -251,5 +251,5 @@ def test_terms_say_what_it_costs(kind):
 
 @pytest.mark.parametrize("odds", [[1, 2], [1, 0], [-2, -1], [1], "no", [1.5, "x"]])
 def test_terms_that_promise_nothing_are_refused(odds):
-    with pytest.raises(FormatError, match="no terms of numbers"):
-        terms_from_json({"kind": "numbers", "odds": odds, "most_values": 4})
+    with pytest.raises(FormatError, match="no terms of odds"):
+        terms_from_json({"kind": "odds", "odds": odds, "most_values": 4})

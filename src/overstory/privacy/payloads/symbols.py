@@ -36,7 +36,6 @@ from overstory.privacy.terms import (
     Attack,
     Evidence,
     OfSets,
-    OneRoundTerms,
     PayloadTerms,
     Success,
     Worst,
@@ -54,7 +53,6 @@ from overstory.protocol.channels import (
     mix,
     power,
     round_up,
-    set_epsilon,
 )
 from overstory.protocol.errors import ParameterError
 
@@ -242,30 +240,10 @@ class SymbolTerms(OutputTerms):
 
 
 @dataclass(frozen=True)
-class SetTerms(OneRoundTerms, OutputTerms):
-    """One memoized output per value: (K, c_set) of the set system, and P(in the value's set) over 2**32."""
-
-    kind: ClassVar[str] = "sets"
-    outputs: int
-    own: int
-    inside: int
-    most_values: int | None
-
-    @property
-    def epsilon_permanent(self) -> float:
-        return set_epsilon(self.outputs, self.own, Fraction(self.inside, ONE))
-
-    @classmethod
-    def of(cls, mechanism: Any) -> SetTerms:
-        outputs, own, _ = mechanism.encoding.sizes
-        return SetTerms(outputs, own, int(mechanism.inside * ONE), mechanism.domain_size)
-
-
-@dataclass(frozen=True)
-class OddsTerms(OneRoundTerms, PayloadTerms):
+class OddsTerms(PayloadTerms):
     """One memoized report: the largest ratio of its probabilities under two values, exact."""
 
-    kind: ClassVar[str] = "numbers"
+    kind: ClassVar[str] = "odds"
     odds: tuple[int, int]
     most_values: int | None
 
@@ -281,6 +259,10 @@ class OddsTerms(OneRoundTerms, PayloadTerms):
     @classmethod
     def of(cls, mechanism: Any) -> OddsTerms:
         return OddsTerms(mechanism.odds.as_integer_ratio(), mechanism.domain_size)
+
+
+class SetTerms(OutputTerms, OddsTerms):
+    """An output of a set system's."""
 
 
 class NumberTerms(OddsTerms):
@@ -314,7 +296,7 @@ class SplitTerms(OddsTerms):
 
 
 @dataclass(frozen=True)
-class SearchTerms(OneRoundTerms, PayloadTerms):
+class SearchTerms(PayloadTerms):
     """The declared epsilon of one answer, at least that of every question."""
 
     kind: ClassVar[str] = "search"
