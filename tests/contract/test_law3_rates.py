@@ -7,15 +7,25 @@ from functools import cache
 import numpy as np
 import pytest
 
-from overstory.audit.laws import FALSE_ALARM, Alarm, check_binomial
+from overstory.audit.laws import FALSE_ALARM, Alarm, check_binomial, payloads_of
 from overstory.client import Randomizer
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism as build
 from overstory.protocol.sampling import SystemEntropy
 from support.contract_cases import TYPICAL_CASES, Case
-from support.contract_devices import EveryPeriodTheSame, InPeriods, sample_bulk, sample_devices, sample_strangers
-from support.contract_statistics import check_cohorts, check_outputs, check_pairs, check_rates, check_repeats
-from support.contract_views import output_chances, payloads, view_of
+from support.contract_samples import (
+    EveryPeriodTheSame,
+    InPeriods,
+    check_cohorts,
+    check_outputs,
+    check_pairs,
+    check_rates,
+    check_repeats,
+    sample_bulk,
+    sample_devices,
+    sample_strangers,
+    view_of,
+)
 
 DEVICES = 2_000
 BULK = 20_000
@@ -83,7 +93,7 @@ class LastSymbolNever(Randomizer):
 
     def report(self, value):
         sent = super().report(value)
-        return Report(sent.cohort, 0) if sent.bits == payloads(self.mechanism)[-1] else sent
+        return Report(sent.cohort, 0) if sent.bits == payloads_of(self.mechanism, 0)[-1] else sent
 
 
 class AnotherSeed(Randomizer):
@@ -103,12 +113,12 @@ class LowestMember(Randomizer):
 
 
 def check_all(sample, mechanism):
-    rates(sample, mechanism)
-    (pairs if view_of(mechanism).independent else outputs)(sample, mechanism)
+    check_rates(sample, mechanism)
+    (check_pairs if view_of(mechanism).independent else check_outputs)(sample, mechanism)
     if not (np.diff(sample.cohorts) == 1).all():  # rows of a matrix, one after the other
-        cohorts(sample, mechanism)
+        check_cohorts(sample, mechanism)
     if len(sample.reports) > 1:
-        repeats(sample, mechanism)
+        check_repeats(sample, mechanism)
 
 
 @cache
@@ -132,53 +142,36 @@ def test_reports_follow_their_channels(case, collected):
     check_all(COLLECTED[collected](case), case.build())
 
 
-def rates(sample, mechanism):
-    check_rates(sample, view_of(mechanism).combined)
-
-
-def pairs(sample, mechanism):
-    check_pairs(sample, view_of(mechanism).combined)
-
-
-def outputs(sample, mechanism):
-    chances = np.array(output_chances(mechanism), float)
-    check_outputs(sample, sample.truth.argmax(axis=1), payloads(mechanism), chances)
-
-
-def repeats(sample, mechanism):
-    check_repeats(sample, *view_of(mechanism).channels)
-
-
-def cohorts(sample, mechanism):
-    check_cohorts(sample)
-
-
 STRINGS = Case("rappor", {"num_bits": 16, "num_hashes": 2, "num_cohorts": 3})
 SYMBOLS = Case("basic-rappor", {"domain_size": 9})
 CLEAR = Case("rappor", {"num_bits": 16, "num_hashes": 2, "num_cohorts": 3, "p": 0.1, "q": 0.9})
 LITTLE_NOISE = Case("rappor-one-time", {"num_bits": 128, "num_cohorts": 4, "f": 0.004})
 BROKEN = [
-    (LastBitTrue, STRINGS, rates),
-    (LastBitTrue, SYMBOLS, rates),
-    (OnlyZerosFlipped, STRINGS, rates),
-    (OnlyZerosFlipped, SYMBOLS, rates),
-    (PermanentRedrawn, CLEAR, repeats),
-    (PermanentRedrawn, LITTLE_NOISE, repeats),
-    (EveryPeriodTheSame, CLEAR, repeats),
-    (CoarseNoise, LITTLE_NOISE, rates),
-    (SharedNumber, SYMBOLS, pairs),
-    (SharedNumber, STRINGS, pairs),
-    (BiasedCohort, STRINGS, cohorts),
-    (LastSymbolNever, Case("grr", {"domain_size": 9, "epsilon": 1.0}), outputs),
-    (LastSymbolNever, Case("olh", {"epsilon": 1.0}), outputs),
-    (AnotherSeed, Case("olh", {"epsilon": 2.0}), rates),
-    (AnotherSeed, Case("random-matrix", {"epsilon": 2.0}), rates),
-    (AnotherSeed, Case("hadamard", {"domain_size": 9, "epsilon": 2.0}), rates),
-    (PermanentRedrawn, Case("l-grr", {"domain_size": 4, "epsilon_permanent": 3.0, "epsilon_report": 2.0}), repeats),
-    (PermanentRedrawn, Case("subset", {"domain_size": 7, "epsilon": 1.0}), repeats),
-    (LowestMember, Case("subset", {"domain_size": 7, "epsilon": 1.0}), outputs),
-    (LastSymbolNever, Case("projective", {"domain_size": 9, "epsilon": 1.0}), outputs),
-    (LastBitTrue, Case("dbitflip", {"domain_size": 9, "epsilon": 2.0, "sampled_bits": 4}), rates),
+    (LastBitTrue, STRINGS, check_rates),
+    (LastBitTrue, SYMBOLS, check_rates),
+    (OnlyZerosFlipped, STRINGS, check_rates),
+    (OnlyZerosFlipped, SYMBOLS, check_rates),
+    (PermanentRedrawn, CLEAR, check_repeats),
+    (PermanentRedrawn, LITTLE_NOISE, check_repeats),
+    (EveryPeriodTheSame, CLEAR, check_repeats),
+    (CoarseNoise, LITTLE_NOISE, check_rates),
+    (SharedNumber, SYMBOLS, check_pairs),
+    (SharedNumber, STRINGS, check_pairs),
+    (BiasedCohort, STRINGS, check_cohorts),
+    (LastSymbolNever, Case("grr", {"domain_size": 9, "epsilon": 1.0}), check_outputs),
+    (LastSymbolNever, Case("olh", {"epsilon": 1.0}), check_outputs),
+    (AnotherSeed, Case("olh", {"epsilon": 2.0}), check_rates),
+    (AnotherSeed, Case("random-matrix", {"epsilon": 2.0}), check_rates),
+    (AnotherSeed, Case("hadamard", {"domain_size": 9, "epsilon": 2.0}), check_rates),
+    (
+        PermanentRedrawn,
+        Case("l-grr", {"domain_size": 4, "epsilon_permanent": 3.0, "epsilon_report": 2.0}),
+        check_repeats,
+    ),
+    (PermanentRedrawn, Case("subset", {"domain_size": 7, "epsilon": 1.0}), check_repeats),
+    (LowestMember, Case("subset", {"domain_size": 7, "epsilon": 1.0}), check_outputs),
+    (LastSymbolNever, Case("projective", {"domain_size": 9, "epsilon": 1.0}), check_outputs),
+    (LastBitTrue, Case("dbitflip", {"domain_size": 9, "epsilon": 2.0, "sampled_bits": 4}), check_rates),
 ]
 
 
@@ -201,8 +194,8 @@ def test_the_bulk_rates_would_catch_a_broken_kernel():
     sample = sample_bulk(built, BULK)
     sample.reports[0][:, -1] = sample.truth[:, -1]
     with pytest.raises(Alarm, match=r"coordinate \(15,\)"):
-        check_rates(sample, built.channel)
+        check_rates(sample, built)
     sample = sample_bulk(built, BULK)
     sample.reports[0][:, 1] = sample.reports[0][:, 0]
     with pytest.raises(Alarm):
-        check_pairs(sample, built.channel)
+        check_pairs(sample, built)

@@ -22,9 +22,7 @@ from overstory.protocol.kinds.rappor import as_googles_client
 from overstory.protocol.kinds.registry import any_mechanism, mechanism
 from overstory.protocol.sampling import context
 from support.contract_cases import TYPICAL_CASES, Case, domain_of, shares_responses, some_values
-from support.contract_devices import as_rows, held_values
-from support.contract_statistics import Sample, check_independent
-from support.contract_views import view_of
+from support.contract_samples import Sample, as_rows, check_independent, held_values, view_of
 from support.reachable import reachable_objects
 
 SECRET = bytes(range(32))

@@ -8,7 +8,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch
 from overstory.audit.laws import Alarm, estimate_is_unbiased
 from support.contract_cases import DEBIASED_CASES, candidates_of, is_counted_by_seed
-from support.contract_statistics import check_coverage, check_spread
+from support.contract_samples import check_coverage, check_spread
 
 REPLICATIONS = 1500
 DEVICES = 1000

@@ -14,7 +14,7 @@ from overstory.analysis.variance import clustering, design_effect, reports_per_d
 from overstory.audit.laws import LEVEL, Alarm
 from overstory.protocol.kinds.bits import BitMechanism
 from support.contract_cases import DEBIASED_CASES, SMALL_CASES, candidates_of, is_counted_by_seed
-from support.contract_statistics import check_coverage, check_spread
+from support.contract_samples import check_coverage, check_spread
 
 REPLICATIONS = 1000
 DEVICES = 200

@@ -10,26 +10,26 @@ from hypothesis import strategies as st
 import overstory
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.audit.laws import payloads_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.rappor import Bloom
 from overstory.protocol.wire.upload import decode_batch, encode_reports
 from support.contract_cases import TYPICAL_CASES, domain_of, is_counted_by_seed, some_values
-from support.contract_views import payloads
 
 ORACLES = [FrequencyOracle(case.build()) for case in TYPICAL_CASES]
 
 
 def reports_of(mechanism):
-    sent = payloads_of(mechanism)
+    sent = sent_by(mechanism)
     return st.lists(st.builds(Report, st.integers(0, mechanism.num_cohorts - 1), sent), max_size=40)
 
 
-def payloads_of(mechanism):
+def sent_by(mechanism):
     if isinstance(mechanism, BitMechanism):
         return st.integers(0, (1 << mechanism.payload_bits) - 1)
-    return st.sampled_from(payloads(mechanism))
+    return st.sampled_from(payloads_of(mechanism, 0))
 
 
 collections = st.sampled_from(ORACLES).flatmap(lambda o: st.tuples(st.just(o), reports_of(o.mechanism)))

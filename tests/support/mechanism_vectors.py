@@ -12,7 +12,7 @@ from overstory.protocol.kinds.rappor import as_googles_client
 from overstory.protocol.kinds.registry import any_mechanism, mechanism
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports
-from support.contract_views import view_of
+from support.contract_samples import view_of
 
 FOLDER = Path(__file__).parents[1] / "vectors" / "overstory-v1"
 INPUTS: dict[str, list[tuple[dict[str, Any], Any]]] = {}
