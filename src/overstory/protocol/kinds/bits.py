@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from overstory.protocol.channels import BinaryChannel, Differences, Rounds
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import (
     MAX_BITS,
     Encoding,
@@ -30,12 +31,10 @@ from overstory.protocol.kinds.base import (
 )
 from overstory.protocol.kinds.calibration import (
     Family,
+    calibrated,
     check_two,
-    one_round,
     optimized,
-    second_round,
     symmetric,
-    window_round,
 )
 from overstory.protocol.kinds.hashing import OverstoryV1
 from overstory.protocol.sampling import Draw, Entropy, Permanence, bit_sampler, context
@@ -302,7 +301,7 @@ def opt_dr(*, domain_size: int, epsilon_permanent: float) -> BitMechanism:
     Vidal et al., "ProTECting: differential privacy for smart homes", SBBD 2019; Vidal, thesis, UFC 2020.
     """
     parameters = dict(locals())
-    channel = one_round(optimized, check_epsilon("epsilon_permanent", epsilon_permanent))
+    channel = calibrated(optimized, check_epsilon("epsilon_permanent", epsilon_permanent))
     return BitMechanism("opt-dr", parameters, OneHot(domain_size), Rounds(channel, channel))
 
 
@@ -337,21 +336,26 @@ def l_soue(*, domain_size: int, epsilon_permanent: float, epsilon_report: float)
 
 
 def _once(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism:
-    channel = one_round(family, check_epsilon("epsilon", parameters["epsilon"]))
+    channel = calibrated(family, check_epsilon("epsilon", parameters["epsilon"]))
     return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), Rounds(channel, BinaryChannel.identity()))
 
 
 def _window(name: str, parameters: dict[str, Any], family: Family) -> BitMechanism:
     check_count("window", parameters["window"], 1, 1 << 20)
-    channel = window_round(family, check_epsilon("epsilon", parameters["epsilon"]), parameters["window"])
+    channel = calibrated(family, check_epsilon("epsilon", parameters["epsilon"]), reports=parameters["window"])
     rounds = Rounds(BinaryChannel.identity(), channel)
     return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
 
 
 def _twice(name: str, parameters: dict[str, Any], first: Family, second: Family) -> BitMechanism:
     permanent, report = check_two(parameters["epsilon_permanent"], parameters["epsilon_report"])
-    memoized = one_round(first, permanent)
-    rounds = Rounds(memoized, second_round(memoized, second, report))
+    memoized = calibrated(first, permanent)
+    if memoized.epsilon < report:
+        raise ParameterError(
+            f"epsilon_report = {report} is above what the permanent round leaves ({memoized.epsilon:.6f}): "
+            "give an epsilon_report below epsilon_permanent"
+        )
+    rounds = Rounds(memoized, calibrated(second, report, permanent=memoized))
     return BitMechanism(name, parameters, OneHot(parameters["domain_size"]), rounds)
 
 
@@ -362,7 +366,7 @@ def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = Non
     """
     parameters = dict(locals())
     encoding = SampledBits(domain_size, _few(domain_size) if sampled_bits is None else sampled_bits)
-    channel = one_round(symmetric, check_epsilon("epsilon", epsilon), tuple(encoding.differences))
+    channel = calibrated(symmetric, check_epsilon("epsilon", epsilon), tuple(encoding.differences))
     return BitMechanism("dbitflip", parameters, encoding, Rounds(channel, BinaryChannel.identity()))
 
 

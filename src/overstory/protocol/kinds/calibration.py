@@ -18,6 +18,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_epsilon
 
 ONE_BIT_EACH = ((1, 1),)
+IDENTITY: Final = BinaryChannel.identity()
 
 
 def least_noise(
@@ -77,21 +78,23 @@ MOST_CHANNELS: Final = 256
 
 
 @lru_cache(MOST_CHANNELS)
-def one_round(family: Family, epsilon: float, differences: Differences = ONE_BIT_EACH) -> BinaryChannel:
-    """Return the family's channel of least noise whose exact epsilon, by these differences, is at most `epsilon`."""
-    identity = BinaryChannel.identity()
-    return family(least_noise(lambda t: Rounds(family(t), identity).epsilon(differences), epsilon, 1, ONE // 2 - 1))
+def calibrated(
+    family: Family,
+    epsilon: float,
+    differences: Differences = ONE_BIT_EACH,
+    *,
+    permanent: BinaryChannel = IDENTITY,
+    reports: int = 1,
+) -> BinaryChannel:
+    """Return the family's channel of least noise that so many fresh reports, after `permanent`, pass within `epsilon`.
 
-
-@lru_cache(MOST_CHANNELS)
-def window_round(family: Family, epsilon: float, window: int) -> BinaryChannel:
-    """Return the family's channel of least noise that `window` fresh reports of one-hot bits pass within `epsilon`."""
-    fresh = BinaryChannel.identity()
+    Encodings differ as `differences` says.
+    """
 
     def promised(threshold: int) -> float:
-        return Rounds(fresh, family(threshold)).epsilon(ONE_BIT_EACH, reports=window)
+        return Rounds(permanent, family(threshold)).epsilon(differences, reports=reports)
 
-    return family(least_noise(promised, epsilon, 1, ONE // 2 - 1))
+    return family(least_noise(promised, epsilon, 1 if permanent.is_identity else 0, ONE // 2 - 1))
 
 
 def check_two(epsilon_permanent: float, epsilon_report: float) -> tuple[float, float]:
@@ -103,18 +106,3 @@ def check_two(epsilon_permanent: float, epsilon_report: float) -> tuple[float, f
             f"epsilon_report = {report} must be below epsilon_permanent = {permanent}: otherwise one round does"
         )
     return permanent, report
-
-
-@lru_cache(MOST_CHANNELS)
-def second_round(permanent: BinaryChannel, family: Family, epsilon: float) -> BinaryChannel:
-    """Return the family's channel that, after `permanent`, brings one report down to `epsilon`; the least noise."""
-    if permanent.epsilon < epsilon:
-        raise ParameterError(
-            f"epsilon_report = {epsilon} is above what the permanent round leaves ({permanent.epsilon:.6f}): "
-            "give an epsilon_report below epsilon_permanent"
-        )
-
-    def promised(threshold: int) -> float:
-        return Rounds(permanent, family(threshold)).epsilon(ONE_BIT_EACH)
-
-    return family(least_noise(promised, epsilon, 0, ONE // 2 - 1))

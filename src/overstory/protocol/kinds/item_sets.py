@@ -51,7 +51,7 @@ from overstory.protocol.kinds.base import (
     check_symbol,
 )
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
-from overstory.protocol.kinds.calibration import Family, one_round, optimized, symmetric
+from overstory.protocol.kinds.calibration import Family, calibrated, optimized, symmetric
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.kinds.symbols import grr
 from overstory.protocol.sampling import Entropy, KeyedEntropy, check_secret, context, uniform_below
@@ -324,7 +324,7 @@ def item_bits(*, domain_size: int, most: int, epsilon: float, noise: str | None 
     if noise is not None and noise not in NOISES:
         raise ParameterError(f"noise = {noise!r}: choose one of {', '.join(NOISES)}")
     channels = (
-        one_round(NOISES[each], epsilon, tuple(encoding.differences))
+        calibrated(NOISES[each], epsilon, tuple(encoding.differences))
         for each in (NOISES if noise is None else (noise,))
     )
     rounds = (Rounds(channel, BinaryChannel.identity()) for channel in channels)
