@@ -129,10 +129,18 @@ class Encoding(AnyEncoding):
         """
         raise NotImplementedError
 
-    @property
+    @cached_property
     def differences(self) -> Differences:
-        """Worst pairs (ones lowered, zeros raised) between two values' vectors: what privacy depends on."""
-        return ((1, 1),)
+        """Worst pairs (ones lowered, zeros raised) between two values' vectors: what privacy depends on.
+
+        Of the shapes, those than which none lowers and raises more. A known candidate map may be kinder: never worse.
+        """
+        pairs = sorted({(shape.lowered, shape.raised) for shape in self.shapes(equal_bits=False)})
+        return tuple(
+            (lowered, raised)
+            for lowered, raised in pairs
+            if not any(lowered <= more and raised <= most and (lowered, raised) != (more, most) for more, most in pairs)
+        )
 
     @property
     def nothing(self) -> int:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Final
 
-from overstory.protocol.channels import BinaryChannel, Differences, Rounds
+from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import (
     MAX_BITS,
@@ -110,11 +110,6 @@ class SampledBits(Encoding):
         both_asked = (Shape(0, 1, 1, asked - 2),) if asked > 1 else ()
         one_asked = (Shape(0, 1, 0, asked - 1), Shape(0, 0, 1, asked - 1)) if others else ()
         return both_asked + one_asked + ((Shape(0, 0, 0, asked),) if others > 1 else ())
-
-    @property
-    def differences(self) -> Differences:
-        """Two sampled values differ in two bits; if one value alone is sampled, in its own."""
-        return ((1, 1),) if self.sampled_bits > 1 else ((1, 0), (0, 1))
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:

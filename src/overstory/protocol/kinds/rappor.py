@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any, ClassVar, cast
 
-from overstory.protocol.channels import BinaryChannel, Differences, Rounds, check_probability
+from overstory.protocol.channels import BinaryChannel, Rounds, check_probability
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import MAX_COHORTS, Encoding, Kind, Shape, check_count
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
@@ -79,21 +79,6 @@ class Bloom(Encoding):
         if num_candidates is None or num_candidates >= rows:
             return information
         return information * (1 - num_candidates / rows)
-
-    @property
-    def differences(self) -> Differences:
-        """Worst pairs (ones lowered, zeros raised) between the filters of two values in one cohort.
-
-        Distinct positions: min(h, k - h) of each. Otherwise a filter holds 1 to h ones, and two filters differ in
-        at most k bits; the pairs are then a bound. A known candidate map may be kinder: it is never worse.
-        """
-        hashes, bits = self.num_hashes, self.num_bits
-        if self.hashes.distinct:
-            either = min(hashes, bits - hashes)
-            return ((either, either),)
-        if 2 * hashes <= bits:
-            return ((hashes, hashes),)
-        return tuple((lowered, bits - lowered) for lowered in range(bits - hashes, hashes + 1))
 
     @property
     def nothing(self) -> int:
