@@ -18,7 +18,7 @@ from overstory.protocol.metrics.groups import OTHER, Groups
 from overstory.protocol.metrics.period import DAY, Period
 
 if TYPE_CHECKING:
-    from overstory.privacy.payloads.shuffle import Released, ReleasedPeriods
+    from overstory.privacy.payloads.shuffle import ReleasedPeriods
 
 Ordered = TypeVar("Ordered", bound=Any)
 Summand = TypeVar("Summand", bound=Any)
@@ -43,7 +43,7 @@ class CountsStore(Protocol):
     ) -> dict[tuple[int, bytes], int]:
         """Reports that came, by (period, mechanism digest), whatever the parameters; of these groups, or of all."""
 
-    def releases(self, metric_id: str, first: int, last: int) -> Mapping[int, Released]:
+    def releases(self, metric_id: str, first: int, last: int) -> Mapping[int, Any]:
         """What shuffling relays released, by period; read of metrics whose reports come through a relay."""
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
@@ -248,7 +248,8 @@ def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, Supp
 
     periods = [period for period, of_period in sorted(counts.items()) if of_period.num_reports]
     released = store.releases(metric.id, periods[0], periods[-1]) if periods else {}
-    return ReleasedPeriods.of(periods, released, grouped=metric.groups is not None)
+    complete = {period: each.smallest for period, each in released.items() if each.complete}
+    return ReleasedPeriods({period: complete.get(period, 0) for period in periods}, metric.groups is not None)
 
 
 def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:

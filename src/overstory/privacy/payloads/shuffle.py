@@ -31,7 +31,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import Block, Lines
 from overstory.presentation.formats import epsilon_text, plural
@@ -415,20 +415,6 @@ SEVERAL: Final = "; reports of several periods share their noise, so of several 
 NO_REPORTS: Final = "There are no reports in this range."
 
 
-class Released(Protocol):
-    """What was released of a metric and period."""
-
-    @property
-    def smallest(self) -> int:
-        """Messages in the smallest release."""
-        ...
-
-    @property
-    def complete(self) -> bool:
-        """Whether these are all reports of the period, made with the same parameters."""
-        ...
-
-
 @dataclass(frozen=True)
 class CentralClaim:
     """What shuffled reports reveal, or why that is not stated."""
@@ -445,9 +431,6 @@ class CentralClaim:
         rests_on = (f"  rests on: {sentence}" for sentence in self.privacy.rests_on)
         return [f"central privacy: {self.privacy.words()}", f"  {self.reason}", *rests_on]
 
-    def blocks(self) -> list[Block]:
-        return [Lines(*self.sentences())]
-
 
 @dataclass(frozen=True)
 class ReleasedPeriods:
@@ -455,12 +438,6 @@ class ReleasedPeriods:
 
     smallest: Mapping[int, int] = field(default_factory=dict)  # messages, by period; 0: some reports came another way
     grouped: bool = False  # whether reports name a group
-
-    @classmethod
-    def of(cls, periods: Iterable[int], released: Mapping[int, Released], *, grouped: bool) -> Self:
-        """Return the smallest releases of periods with reports, from what a store has of them."""
-        complete = {period: each.smallest for period, each in released.items() if each.complete}
-        return cls({period: complete.get(period, 0) for period in periods}, grouped)
 
     def claim(self, mechanism: Kind) -> CentralClaim:
         """Return what one report of this mechanism reveals, in any of the periods."""

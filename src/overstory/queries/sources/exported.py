@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,9 +18,6 @@ from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import sum_by_key
-
-if TYPE_CHECKING:
-    from overstory.privacy.payloads.shuffle import Released
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class ExportedReports:
                 reports[manifest.period, manifest.label.digest] += manifest.num_reports
         return dict(sorted(reports.items()))
 
-    def releases(self, metric_id: str, first: int, last: int) -> Mapping[int, Released]:  # noqa: ARG002
+    def releases(self, metric_id: str, first: int, last: int) -> Mapping[int, Any]:  # noqa: ARG002
         """Return nothing: what relays released together is in the store alone."""
         return {}
 
