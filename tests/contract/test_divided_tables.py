@@ -1,5 +1,6 @@
 """The laws of tables divided over devices: by enumeration of every output, and on the noise."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,8 @@ from overstory.audit.laws import exact_epsilon_of
 from overstory.client import Randomizer
 from overstory.client.session import Tagger
 from overstory.collector.ingest.ingest import ReportFormat
+from overstory.privacy.ledger import Account, Ledger, charge
+from overstory.privacy.terms import terms_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism
@@ -134,3 +137,29 @@ def test_a_registry_has_divided_tables():
 def test_what_cannot_be_divided_is_refused(given, message):
     with pytest.raises(ParameterError, match=message):
         divided(epsilon=1.0, **given)
+
+
+TABLES = [("2 3 8", "0 1,0 2,1 2"), ("3 2 2", "0 1, 2"), ("4 5", "0,1"), ("6 6", "0 1")]
+
+
+@pytest.mark.parametrize(("sizes", "tables"), TABLES)
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.5])
+@pytest.mark.parametrize("oracle", ["grr", "oue", "sue", "projective"])
+def test_no_table_discloses_more_than_the_terms_of_all(oracle, epsilon, sizes, tables):
+    built = divided(oracle=oracle, epsilon=epsilon, sizes=sizes, tables=tables)
+    terms = terms_of(built)
+    assert terms.epsilon_permanent == max(terms_of(part).epsilon_permanent for part in built.parts)
+    assert terms.epsilon_n(1) == terms.epsilon_permanent
+    assert terms.epsilon_any(2) == math.inf
+    for part in map(terms_of, built.parts):
+        for number in (1, 2, 20, 1000):
+            assert terms.epsilon_values(number) >= part.epsilon_values(number)
+            assert charge("same-pattern", terms, number) >= charge("same-pattern", part, number)
+
+
+def test_a_ledger_of_the_largest_table_is_what_its_responses_disclose():
+    built = divided(oracle="grr", epsilon=0.5, sizes="2 3 8", tables="0 1,0 2,1 2")
+    chances = [built.likelihood(Report(2, payload), 0) for payload in range(24)]
+    one = math.log(max(chances) / min(chances))
+    ledger = Ledger((Account("trees", built.digest.hex(), terms_of(built), tuple((n, 1) for n in range(20))),))
+    assert 20 * one <= ledger.epsilon <= 20 * one + 1e-6

@@ -1,19 +1,25 @@
-"""Law 1 for numbers: the declared epsilon is the exact worst log ratio, over every position and every report."""
+"""Numbers on a device: the declared epsilon is the exact worst log ratio, over every position and every report.
 
+And what a device does with them: positions, canonical forms, the levels of a tree.
+"""
+
+import json
 import math
 from fractions import Fraction
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from overstory.privacy import statement
 from overstory.privacy.terms import terms_from_json, terms_of
-from overstory.protocol import numeric
 from overstory.protocol.channels import SymbolChannel
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds import base
-from overstory.protocol.numeric import Hybrid, SquareWave, mechanisms
+from overstory.protocol.numeric import Hybrid, Interval, RangeRandomizer, SquareWave, mechanisms
 from overstory.protocol.numeric.mechanisms import EitherChannel, EndsChannel, WindowChannel, half_width
-from overstory.protocol.sampling import symbol_sampler, uniform_below
+from overstory.protocol.numeric.ranges import LevelTree
+from overstory.protocol.sampling import SeededEntropy, symbol_sampler, uniform_below
 from support.exact_draws import exact_distribution, law_of_no_number, law_of_number, worst_ratio
 
 ONE = 1 << 32
@@ -93,7 +99,7 @@ def cuts_of(built):
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 1.0, 3.0, 8.0])
 @pytest.mark.parametrize("resolution", [2, 3, 50])
 def test_every_randomizer_over_all_positions_and_reports(kind, epsilon, resolution):
-    built = kind(epsilon, numeric.Interval(0, 1), resolution)
+    built = kind(epsilon, Interval(0, 1), resolution)
     rows = [law_of_number(built, at) for at in range(built.num_positions)]
     assert all(sum(row.values()) == 1 for row in rows)
     exact = math.log(worst_ratio(rows))
@@ -107,7 +113,7 @@ def test_every_randomizer_over_all_positions_and_reports(kind, epsilon, resoluti
 
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 def test_debiased_reports_average_to_the_value_exactly(kind):
-    built = kind(1.0, numeric.Interval(-3, 5), 40)
+    built = kind(1.0, Interval(-3, 5), 40)
     for step in range(41):
         value = Fraction(-3) + Fraction(8 * step, 40)
         row = law_of_number(built, built.position(value))
@@ -153,7 +159,7 @@ def test_the_half_widths_series_meets_its_formula():
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 @pytest.mark.usefixtures("drawn_at_will")
 def test_what_is_drawn_has_the_stated_chances(kind, resolution):
-    built = kind(1.0, numeric.Interval(0, 1), resolution)
+    built = kind(1.0, Interval(0, 1), resolution)
     cuts = cuts_of(built)
     for at in range(built.num_positions):
         found = exact_distribution(lambda entropy, at=at: built.draw(at, 0, entropy), cuts)
@@ -163,7 +169,7 @@ def test_what_is_drawn_has_the_stated_chances(kind, resolution):
 @pytest.mark.parametrize("kind", RANDOMIZERS)
 @pytest.mark.usefixtures("drawn_at_will")
 def test_nothing_to_report_has_the_mixture_of_all_positions_and_is_as_private_as_a_value(kind, monkeypatch):
-    built = kind(1.0, numeric.Interval(0, 1), 3)
+    built = kind(1.0, Interval(0, 1), 3)
 
     def silent(entropy):
         monkeypatch.setattr(base, "KeyedEntropy", lambda *_, **__: entropy)
@@ -238,7 +244,7 @@ def test_a_channel_that_would_give_the_value_away_is_refused():
         WindowChannel(4, 1, Fraction(1, 2)).draw(4, None)
 
 
-@pytest.mark.parametrize("kind", [*RANDOMIZERS, lambda epsilon: numeric.RangeRandomizer(100, epsilon)])
+@pytest.mark.parametrize("kind", [*RANDOMIZERS, lambda epsilon: RangeRandomizer(100, epsilon)])
 def test_terms_say_what_it_costs(kind):
     built = kind(1.0)
     terms = terms_of(built)
@@ -253,3 +259,66 @@ def test_terms_say_what_it_costs(kind):
 def test_terms_that_promise_nothing_are_refused(odds):
     with pytest.raises(FormatError, match="no terms of odds"):
         terms_from_json({"kind": "odds", "odds": odds, "most_values": 4})
+
+
+@settings(deadline=None)
+@given(st.fractions(0, 1), st.integers(2, 1000))
+def test_a_position_is_the_nearest_or_the_owning_one(share, resolution):
+    wave, hybrid = SquareWave(1.0, Interval(0, 1), resolution), Hybrid(1.0, Interval(0, 1), resolution)
+    at = wave.position(share)
+    assert Fraction(at, resolution) <= share < Fraction(at + 1, resolution) or (share == 1 and at == resolution - 1)
+    assert abs(Fraction(hybrid.position(share), resolution) - share) <= Fraction(1, 2 * resolution)
+
+
+@pytest.mark.parametrize("kind", RANDOMIZERS)
+def test_the_digest_changes_with_everything_that_matters(kind):
+    base = kind(1.0, Interval(0, 1), 64)
+    changed = [kind(1.0 + 1e-6, Interval(0, 1), 64), kind(1.0, Interval(0, 2), 64), kind(1.0, Interval(0, 1), 65)]
+    changed.append(kind(1.0, Interval(0, 1, "reject"), 64))
+    assert len({built.digest for built in (base, *changed)}) == 5
+    assert kind(1.0, Interval(0, 1), 64).digest == base.digest
+    json.dumps(base.canonical(), allow_nan=False)
+
+
+@pytest.mark.parametrize("kind", RANDOMIZERS)
+def test_values_outside_are_clamped_or_refused(kind):
+    clamp, reject = kind(1.0, Interval(0, 1)), kind(1.0, Interval(0, 1, "reject"))
+    assert clamp.position(7) == clamp.position(1)
+    assert clamp.position(-7) == 0
+    for value in (7, float("nan"), "1"):
+        with pytest.raises(ParameterError):
+            reject.randomize(value, SeededEntropy(1))
+    with pytest.raises(ParameterError, match="too large for floats"):
+        kind(1.0, Interval(-1e308, 1e308))
+    for bad in (1, 0, -5, 2.5, (1 << 32) + 1):
+        with pytest.raises(ParameterError, match="resolution"):
+            kind(1.0, Interval(0, 1), bad)
+
+
+@settings(deadline=None)
+@given(st.integers(2, 1500), st.integers(2, 20))
+def test_a_tree_covers_every_symbol_once_at_each_level(size, branching):
+    tree = LevelTree(size, branching)
+    assert tree.level_sizes[-1] == size
+    assert 2 <= tree.level_sizes[0] <= branching
+    for level in range(1, tree.num_levels + 1):
+        nodes = [tree.node(symbol, level) for symbol in range(size)]
+        assert sorted(set(nodes)) == list(range(tree.level_sizes[level - 1]))
+        if level > 1:
+            assert all(node // branching == tree.node(symbol, level - 1) for symbol, node in enumerate(nodes))
+
+
+def test_a_range_report_is_one_of_its_level():
+    ranges = RangeRandomizer(100, 1.0, branching=5)
+    assert ranges.tree.level_sizes == (4, 20, 100)
+    levels = {ranges.randomize(99, SeededEntropy(i)).cohort for i in range(60)}
+    assert levels == {0, 1, 2}
+    assert ranges.digest == RangeRandomizer(100, 1.0, branching=5).digest
+    assert len({RangeRandomizer(*p).digest for p in ((100, 1.0, 5), (100, 1.0, 4), (101, 1.0, 5), (100, 1.1, 5))}) == 4
+    for bad in (-1, 3):
+        with pytest.raises(ParameterError, match="cohort"):
+            ranges.randomize(3, SeededEntropy(1), cohort=bad)
+    with pytest.raises(ParameterError, match="outside the domain"):
+        ranges.randomize(100, SeededEntropy(1))
+    with pytest.raises(ParameterError, match="domain_size"):
+        RangeRandomizer(1, 1.0)
