@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,59 +22,44 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
 
 
-@dataclass(frozen=True)
-class Printing:
-    """What is printed and written of an answer."""
-
-    json: bool
-    quiet: bool
-    output: str | None  # the folder; -: the CSV to standard output
-    spreadsheet: bool
-    everything: bool  # also what was not detected
-
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> Printing:
-        return cls(args.json, args.quiet, args.output, args.spreadsheet, args.all)
-
-
-def show_answer(printing: Printing, answer: Result, more: Iterable[Block] = ()) -> None:
+def show_answer(args: argparse.Namespace, answer: Result, more: Iterable[Block] = ()) -> None:
     """Write an answer to the files that are asked for, and print it as JSON or as blocks that name the file."""
-    if printing.output == "-":
+    if args.output == "-":
         from overstory.files.io import writing_csv
 
-        with writing_csv(printing.output, spreadsheet=printing.spreadsheet) as text:
+        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
             text.writelines(answer.csv_lines())
         return
-    written = str(_write(printing, printing.output, answer)) if printing.output else None
-    if printing.json:
-        print(_json(printing, answer))
+    written = str(_write(args, args.output, answer)) if args.output else None
+    if args.json:
+        print(_json(args, answer))
     else:
         from overstory.presentation.render_text import print_document
 
-        shown = answer.blocks(everything=printing.everything, written=None if printing.quiet else written)
+        shown = answer.blocks(everything=args.all, written=None if args.quiet else written)
         print_document(chain(shown, more))
 
 
-def _json(printing: Printing, answer: Result) -> str:
+def _json(args: argparse.Namespace, answer: Result) -> str:
     """Return the facts and what was detected, or all values where the options say so."""
-    return json.dumps(answer.to_json(everything=printing.everything), separators=(",", ":"), allow_nan=False)
+    return json.dumps(answer.to_json(everything=args.all), separators=(",", ":"), allow_nan=False)
 
 
-def _write(printing: Printing, output: str, answer: Result) -> Path:
+def _write(args: argparse.Namespace, output: str, answer: Result) -> Path:
     """Write NAME.csv (every value) and NAME.json (what was detected, and the facts to read it by), or one file."""
     from overstory.files.io import writing_csv, writing_text
 
     target = Path(output)
     if target.suffix in {".md", ".tex"}:
-        write_tables(output, answer.blocks(everything=printing.everything))
+        write_tables(output, answer.blocks(everything=args.all))
         return target
     file = target if target.suffix == ".csv" else target / f"{answer.name}.csv"
     file.parent.mkdir(parents=True, exist_ok=True)
-    with writing_csv(file, spreadsheet=printing.spreadsheet) as text:
+    with writing_csv(file, spreadsheet=args.spreadsheet) as text:
         text.writelines(answer.csv_lines())
     if file != target:
         with writing_text(target / f"{answer.name}.json") as text:
-            text.write(_json(printing, answer) + "\n")
+            text.write(_json(args, answer) + "\n")
     return file
 
 
