@@ -60,7 +60,7 @@ failed. A right client is accused with probability at most 2 alpha: alpha for al
 bound of epsilon. No audit proves an epsilon: it bounds it from below.""",
     runs="analysis.audit",
     rules=(
-        OneOf(("--params", "--oracle", "--registry"), "what the client declares, in one form", must=True),
+        OneOf(("--params", "--oracle", "--registry"), why="what the client declares, in one form", must=True),
         Needs(("--param",), ("--oracle",)),
         Together(("--registry", "--metric")),
     ),
@@ -236,7 +236,7 @@ the two depend on each other, and how strongly.
 Of a column with several answers in a row, --separator counts each of them, and how many a row has.""",
     runs="analysis.collect",
     rules=(
-        OneOf(("--separator", "--numeric", "--bins"), "each reads the column in its own way"),
+        OneOf(("--separator", "--numeric", "--bins"), why="each reads the column in its own way"),
         Needs(("--most",), ("--separator",), "it is how many items of a row count"),
         Needs(("--range",), ("--numeric",)),
         Needs(("--epsilon-permanent",), ("--epsilon",), "it says what one report may reveal"),

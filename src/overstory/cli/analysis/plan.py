@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.form in CHOICES:
-        return CHOICES[args.form](args)
+    if args.registry is not None:
+        return _plan_registry(args)
+    if args.yearly is not None:
+        return _choose_for_a_year(args)
+    if args.domain_size is not None:
+        return _choose(args)
     plan = _from_params(args) if args.params else _from_needs(args)
     args.writes_tables = is_table(args.output) and not args.output.endswith(".csv")
     if args.output and not args.writes_tables:
@@ -106,11 +110,3 @@ def _write(path: str, plan: RapporPlan) -> None:
     given = plan.parameters
     k, h, m = (int(given[letter]) for letter in "khm")
     write_params(path, RapporParameters(k, h, m, given["p"], given["q"], given["f"]))
-
-
-CHOICES = {
-    "for a registry": _plan_registry,
-    "for a bound on any year": _choose_for_a_year,
-    "for a known domain": _choose,
-}
-"""What answers a form of the command that is not about RAPPOR's parameters."""
