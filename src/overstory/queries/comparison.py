@@ -18,7 +18,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries, read_estimates
-from overstory.queries.readings import EstimateOptions, reading_function
+from overstory.queries.readings import PLAIN, EstimateOptions, reading_function
 
 if TYPE_CHECKING:
     F64 = NDArray[np.float64]
@@ -142,19 +142,18 @@ def check_apart(metric: Metric, a: tuple[int, int], b: tuple[int, int]) -> None:
         raise ParameterError(f"both ranges hold {label}: its reports would be compared with themselves")
 
 
-def compare(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
+def compare(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions = PLAIN) -> Comparison:
     """Return what changed between two ranges of periods of a metric of any kind; see `compare_ranges`."""
     both: Comparison = reading_function(a.metric, 1, options)(a, b, options)
     return both
 
 
-def compare_ranges(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
+def compare_ranges(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions = PLAIN) -> Comparison:
     """Return the shares of one range less those of another."""
-    chosen = options or EstimateOptions()
-    if chosen.steps:
+    if options.steps:
         raise ParameterError("differences are of unbiased shares: post-processing steps have no effect on them")
     check_comparable(a, b)
-    chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
+    chosen = replace(options, interval_kind=options.interval_kind or "population")
     return compare_series(*(read_estimates(counted, "total", chosen) for counted in (a, b)))
 
 

@@ -17,7 +17,7 @@ from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search import SearchMechanism
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.readings import Aggregation, EstimateOptions, Reading
+from overstory.queries.readings import PLAIN, Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
@@ -94,27 +94,25 @@ class SearchReading(Reading):
         return [replace(self.discovered.plot(), name=f"{self.metric.id}-{'-to-'.join(ends)}")]
 
 
-def read_search(
-    counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
-) -> SearchReading:
+def read_search(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> SearchReading:
     """Search a range's answers, all together, for frequent values; the counts must say where these are."""
-    metric, chosen = counted.metric, options or EstimateOptions()
+    metric = counted.metric
     search = cast("SearchMechanism", metric.mechanism)
-    check_search(metric.id, kind, chosen)
+    check_search(metric.id, kind, options)
     if counted.group is not None:
         raise ParameterError(f"{metric.id}: a search reads the answers of all groups together")
-    progress = chosen.progress
+    progress = options.progress
     with _answers(search, counted, _part(progress, 0.0, 0.3)) as answers:
         discovered = find(
             search.plan,
             answers,
-            alpha=chosen.alpha,
-            correction=chosen.correction,
-            interval_kind=chosen.kind_of_intervals(metric, kind),
+            alpha=options.alpha,
+            correction=options.correction,
+            interval_kind=options.kind_of_intervals(metric, kind),
             progress=_part(progress, 0.3, 1.0),
         )
         stored = sum(map(len, answers))
-    declared = replace(discovered, adjustment=chosen.adjustment, epsilon=search.epsilon)
+    declared = replace(discovered, adjustment=options.adjustment, epsilon=search.epsilon)
     return SearchReading(counted, declared, stored)
 
 

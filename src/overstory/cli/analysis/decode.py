@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
     from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.groups import GroupedReading
-    from overstory.queries.readings import Reading
+    from overstory.queries.readings import GroupedReading, Reading
 
     PartOfReports = tuple[tuple[str | None, str | None], str | None]
     """The labels of the first and last period, and a group; None: no bound, and all devices."""
@@ -101,8 +100,7 @@ def _read_metric(args: argparse.Namespace, options: EstimateOptions) -> Metric:
 
 def _reading(args: argparse.Namespace, metric: Metric, options: EstimateOptions) -> Reading | GroupedReading:
     """Return the reading of all devices, of one group, or of each group."""
-    from overstory.queries.groups import read_groups
-    from overstory.queries.readings import read
+    from overstory.queries.readings import read, read_groups
 
     kind, periods = "per-period" if options.pool > 1 else args.aggregate, (args.first, args.last)
     with _open_source(args, metric) as read_range:
