@@ -49,7 +49,6 @@ class Option:
         self.name: str = name
         self.settings: dict[str, Any] = (SHARED[name].settings if name in SHARED else {}) | given | differences
         self.default, self.kind = self.settings.get("default"), self.settings.get("type", str)
-        self.choices: tuple[str, ...] = self.settings.get("choices", ())
         self.scope: str | None = None
         self.on_command_line = True
         text = self.settings.get("help", "")

@@ -190,6 +190,7 @@ def _run(argv: list[str]) -> int:
     parser = _parser(named, module, listed=(named,) if module is not None and argv[0] == named else COMMANDS)
     try:
         args = parser.parse_args(argv)
+        args.line = [parser.prog, *argv]  # a page that a command writes says how to make it again
     except SystemExit as leaving:
         return int(leaving.code or 0)
     if module is None:

@@ -130,22 +130,6 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
     return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
 
 
-def _command(args: argparse.Namespace) -> str:
-    """Return the command that makes the page again."""
-    command = ["overstory", "collect", args.file, *chain.from_iterable(("--column", name) for name in args.columns)]
-    names = ("separator", "most", "numeric", "epsilon", "epsilon_permanent", "candidates", "people")
-    for name in names:
-        if getattr(args, name) is not None:
-            command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
-    command += ["--oracle", args.oracle]
-    for name in ("bins", "range"):
-        if (numbers := getattr(args, name)) is not None:
-            command += [f"--{name}", *(repr(number).removesuffix(".0") for number in numbers)]
-    command += chain.from_iterable(("--csv", word) for word in args.csv)
-    command += ["--reports-per-device", str(args.reports_per_device)]
-    return shlex.join([*command, "--seed", str(args.seed)])
-
-
 def _write_learned(args: argparse.Namespace, trial: Trial, path: str) -> None:
     with writing_csv(path, spreadsheet=args.spreadsheet) as text:
         trial.write_csv(text)
@@ -159,7 +143,7 @@ def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> Non
         _write_learned(args, trial, str(part / "learned.csv"))
         with writing_text(part / "collect.json") as text:
             text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
-        trial.write_page(part / "collect.html", _command(args))
+        trial.write_page(part / "collect.html", shlex.join(args.line))
         if (folder / "learned.csv").exists():
             print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
         for file in sorted(part.iterdir()):
@@ -175,7 +159,7 @@ def demo(args: argparse.Namespace) -> int:
     population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
     with progress("devices report", len(population), quiet=args.quiet) as bar:
         summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
-    page = summary.write_page(Path(args.output, "demo.html"), demo_command(args))
+    page = summary.write_page(Path(args.output, "demo.html"), shlex.join(args.line))
     files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
     print_answer(args, summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
     if args.console:
@@ -183,10 +167,3 @@ def demo(args: argparse.Namespace) -> int:
 
         show_store(str(Path(args.output, REGISTRY_FILE)), str(Path(args.output, STORE_FILE)))
     return 0
-
-
-def demo_command(args: argparse.Namespace) -> str:
-    """Return the command that makes the demonstration's page again."""
-    names = ("reports", "seed", "states", *(["params"] if args.params else []))
-    given = (["--" + name, str(getattr(args, name))] for name in names)
-    return shlex.join(["overstory", "demo", *chain.from_iterable(given)])

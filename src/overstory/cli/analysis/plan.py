@@ -25,7 +25,14 @@ def run(args: argparse.Namespace) -> int:
         return _choose_for_a_year(args)
     if args.domain_size is not None:
         return _choose(args)
-    plan = _from_params(args) if args.params else _from_needs(args)
+    if args.params:
+        from overstory.files.rappor import read_params
+        from overstory.planning import plan_from_parameters
+
+        mechanism = read_params(args.params).mechanism()
+        plan = plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
+    else:
+        plan = _plan_from_needs(args)
     args.writes_tables = is_table(args.output) and not args.output.endswith(".csv")
     if args.output and not args.writes_tables:
         _write(args.output, plan)
@@ -80,15 +87,7 @@ def _plan_registry(args: argparse.Namespace) -> int:
     return 0
 
 
-def _from_params(args: argparse.Namespace) -> RapporPlan:
-    from overstory.files.rappor import read_params
-    from overstory.planning import plan_from_parameters
-
-    mechanism = read_params(args.params).mechanism()
-    return plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
-
-
-def _from_needs(args: argparse.Namespace) -> RapporPlan:
+def _plan_from_needs(args: argparse.Namespace) -> RapporPlan:
     from overstory.planning import plan_from_needs
 
     return plan_from_needs(

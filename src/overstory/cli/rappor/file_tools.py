@@ -30,9 +30,9 @@ from overstory.files.rappor import (
     write_map,
 )
 from overstory.files.reports import (
-    LabelCheck,
     ReportRow,
     kind_of,
+    labelled_mechanism,
     read_reports,
     sum_reports,
     write_reports_csv,
@@ -210,10 +210,7 @@ def _stated_mechanism(args: argparse.Namespace, file: Contents) -> Kind:
     """Return what made the reports of a file, by the options or by its label."""
     source, digest = file.place.shown, file.label.digest
     if args.params:
-        parameters = read_params(args.params)
-        check = LabelCheck(source, parameters)
-        check.check(parameters.k, parameters.m, digest)
-        return check.mechanisms[digest]
+        return labelled_mechanism(file.label, read_params(args.params), source)
     if args.registry:
         from overstory.protocol.metrics import load_registry
 

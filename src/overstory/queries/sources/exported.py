@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -62,9 +62,6 @@ class SumsJob(Job):
         return ReportSums(summed.num_reports, ones, int(row[0]), symmetric(upper), seeds)
 
 
-Read = TypeVar("Read", SupportCounts, ReportSums)
-
-
 Counting = Callable[[Job, Sequence[Unit]], "Run"]  # counts units by an engine
 
 
@@ -84,8 +81,7 @@ class ExportedReports:
     sets: Sequence[ExportedSet]
     counting: Counting
     workers: int = 8  # units that are counted at a time, about
-    _counts: dict[Counted, SupportCounts] = field(default_factory=dict, repr=False)
-    _sums: dict[Counted, ReportSums] = field(default_factory=dict, repr=False)
+    _known: dict[type[Job], dict[Counted, SupportCounts]] = field(default_factory=dict, repr=False)
 
     def periods(self, metric_id: str) -> list[int]:
         return sorted({one.manifest.period for one in self.sets if one.manifest.metric == metric_id})
@@ -109,13 +105,7 @@ class ExportedReports:
     def counts(
         self, metric: Metric, first: int, last: int, *, groups: Collection[str] | None = None
     ) -> dict[int, SupportCounts]:
-        job = Job.of(metric.mechanism)
-
-        def read(units: Sequence[Unit], keys: Sequence[Counted]) -> None:
-            counted = self.counting(job, units).collections
-            self._counts.update((key, counted[number]) for number, key in enumerate(keys))
-
-        return self._added(self._counts, metric, self._chosen(metric, first, last, groups), read)
+        return sum_by_key(self._counted(Job.of(metric.mechanism), metric, first, last, groups))
 
     def sums(
         self, metric: Metric, first: int, last: int, groups: Collection[str] | None = None
@@ -123,12 +113,8 @@ class ExportedReports:
         job = SumsJob.of(metric.mechanism)
         if job.watch is None:
             return {}
-
-        def read(units: Sequence[Unit], keys: Sequence[Counted]) -> None:
-            summed = self.counting(job, list(_watched(units))).collections
-            self._sums.update((key, job.sums(summed[number])) for number, key in enumerate(keys))
-
-        return self._added(self._sums, metric, self._chosen(metric, first, last, groups), read)
+        counted = self._counted(job, metric, first, last, groups)
+        return sum_by_key((period, job.sums(summed)) for period, summed in counted)
 
     def reports(self, metric: Metric, first: int, last: int) -> Iterator[ReportBatch]:
         for unit in self._units(metric, self._chosen(metric, first, last)):
@@ -149,18 +135,15 @@ class ExportedReports:
                 chosen.append(one)
         return chosen
 
-    def _added(
-        self,
-        known: Mapping[Counted, Read],
-        metric: Metric,
-        chosen: Sequence[ExportedSet],
-        read: Callable[[Sequence[Unit], Sequence[Counted]], None],
-    ) -> dict[int, Read]:
-        """Return what is known of each period, after `read` has read what is missing."""
-        missing = [one for one in chosen if _key(metric, one) not in known]
-        if missing:
-            read(self._units(metric, missing), _keys(metric, missing))
-        return sum_by_key((key.period, known[key]) for key in _keys(metric, chosen))
+    def _counted(
+        self, job: Job, metric: Metric, first: int, last: int, groups: Collection[str] | None
+    ) -> list[tuple[int, SupportCounts]]:
+        """Return what a job makes of each period and group, which is counted once."""
+        known, chosen = self._known.setdefault(type(job), {}), self._chosen(metric, first, last, groups)
+        if missing := [one for one in chosen if _key(metric, one) not in known]:
+            collections = self.counting(job, self._units(metric, missing)).collections
+            known.update((key, collections[number]) for number, key in enumerate(_keys(metric, missing)))
+        return [(key.period, known[key]) for key in _keys(metric, chosen)]
 
     def _units(self, metric: Metric, chosen: Sequence[ExportedSet]) -> list[Unit]:
         if not chosen:
@@ -174,7 +157,7 @@ class ExportedReports:
         for file in contents[:1]:  # the others are of the same parameters
             check_label(file.label.digest, metric.mechanism, file.place.shown)
         units = units_of(contents, unit_bytes(contents, self.workers))
-        return [replace(unit, collection=of_address[unit.address]) for unit in units]
+        return list(_watched(replace(unit, collection=of_address[unit.address]) for unit in units))
 
 
 def only_metric(sets: Iterable[ExportedSet]) -> str:
