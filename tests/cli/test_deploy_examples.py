@@ -337,14 +337,6 @@ GATEWAY = ("gateway", "--metric", "energy", "--registry", "metrics.toml", "--sta
 FILE = (*GATEWAY, "--readings", "readings.csv", "--output", "out.ovsu")
 
 
-def test_json_lines_by_name(folder):
-    (folder / "readings.jsonl").write_text('{"t": 1792800000, "kwh": 0.5}\n{"t": 1792801800, "kwh": 0.7}\n')
-    args = (*GATEWAY, "--readings", "readings.jsonl", "--time-column", "t", "--value-column", "kwh", "--agree", "local")
-    ran = json.loads(done(folder, *args, "--pick", "mean", "--missing", "zero", "--json").stdout)
-    assert ran["reports"] == {"recorded": 2}
-    assert (ran["handed_over"], ran["privacy"]["reports"]) == (0, 0)
-
-
 def test_a_collector_that_is_not_there(folder):
     args = (*GATEWAY, "--readings", "readings.csv", "--server", "http://127.0.0.1:9", "--agree", "on")
     out = done(folder, *args).stdout

@@ -373,6 +373,12 @@ CSV: Final = Option(
 )
 
 
+CSV_KEYS: Final = (
+    *(f"{key}=..." for key in ("delimiter", "missing", "encoding", "decimal", "dates")),
+    *("tidy", "no-header", "words"),
+)
+
+
 def form_of(words: Sequence[str]) -> ColumnForm:
     from overstory.analysis.tables.columns import PERIODS
     from overstory.files.columns import Form
@@ -380,20 +386,14 @@ def form_of(words: Sequence[str]) -> ColumnForm:
     given: dict[str, list[str]] = {}
     for word in words:
         key, equals, value = word.partition("=")
-        if bool(equals) != _CSV_KEYS.get(key, "").endswith("=...") or key not in _CSV_KEYS:
-            raise ParameterError(f"--csv {word}: give {', '.join(_CSV_KEYS.values())}")
+        if f"{key}{equals and '=...'}" not in CSV_KEYS:
+            raise ParameterError(f"--csv {word}: give {', '.join(CSV_KEYS)}")
         given.setdefault(key, []).append(value)
     delimiter, encoding, decimal = (given.get(key, [None])[-1] for key in ("delimiter", "encoding", "decimal"))
     tab, missing = "\t" if delimiter in {"tab", r"\t"} else delimiter, tuple(given.get("missing", ()))
     dates = {"by" if value in PERIODS else "dates": value for value in given.get("dates", ())}
     flags = "tidy" in given, encoding, "no-header" not in given
     return Form(tab, missing, *flags, decimal, dates.get("dates"), dates.get("by"), "words" in given)
-
-
-_CSV_KEYS: Final = {
-    **{key: f"{key}=..." for key in ("delimiter", "missing", "encoding", "decimal", "dates")},
-    **{key: key for key in ("tidy", "no-header", "words")},
-}
 
 
 @contextmanager

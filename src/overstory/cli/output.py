@@ -8,9 +8,10 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from overstory.protocol.errors import ParameterError
 
@@ -24,15 +25,24 @@ if TYPE_CHECKING:
 
 def show_answer(args: argparse.Namespace, answer: Result, more: Iterable[Block] = ()) -> None:
     """Write an answer to the files that are asked for, and print it as JSON or as blocks that name the file."""
-    if args.output == "-":
-        from overstory.files.io import writing_csv
+    written, facts = args.output, partial(answer.to_json, everything=args.all)
+    if args.output == "-" or is_table(args.output):
+        Path(args.output).parent.mkdir(parents=True, exist_ok=True)
+        write_table(args, answer.blocks(everything=args.all), lambda text: text.writelines(answer.csv_lines()))
+    elif args.output:
+        from overstory.files.io import writing_csv, writing_text
 
-        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
+        folder = Path(args.output)
+        written = str(folder / f"{answer.name}.csv")
+        folder.mkdir(parents=True, exist_ok=True)
+        with writing_csv(written, spreadsheet=args.spreadsheet) as text:
             text.writelines(answer.csv_lines())
+        with writing_text(folder / f"{answer.name}.json") as text:
+            text.write(_json(facts()) + "\n")
+    if args.output == "-":
         return
-    written = str(_write(args, args.output, answer)) if args.output else None
     if args.json:
-        print(_json(args, answer))
+        print(_json(facts()))
     else:
         from overstory.presentation.render_text import print_document
 
@@ -40,27 +50,19 @@ def show_answer(args: argparse.Namespace, answer: Result, more: Iterable[Block] 
         print_document(chain(shown, more))
 
 
-def _json(args: argparse.Namespace, answer: Result) -> str:
-    """Return the facts and what was detected, or all values where the options say so."""
-    return json.dumps(answer.to_json(everything=args.all), separators=(",", ":"), allow_nan=False)
+def _json(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, separators=(",", ":"), allow_nan=False)
 
 
-def _write(args: argparse.Namespace, output: str, answer: Result) -> Path:
-    """Write NAME.csv (every value) and NAME.json (what was detected, and the facts to read it by), or one file."""
-    from overstory.files.io import writing_csv, writing_text
+def write_table(args: argparse.Namespace, blocks: Iterable[Block], write_csv: Callable[[TextIO], object]) -> None:
+    """Write -o: the tables into .md or .tex, else CSV, with every value."""
+    if args.output.endswith((".md", ".tex")):
+        write_tables(args.output, blocks)
+        return
+    from overstory.files.io import writing_csv
 
-    target = Path(output)
-    if target.suffix in {".md", ".tex"}:
-        write_tables(output, answer.blocks(everything=args.all))
-        return target
-    file = target if target.suffix == ".csv" else target / f"{answer.name}.csv"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with writing_csv(file, spreadsheet=args.spreadsheet) as text:
-        text.writelines(answer.csv_lines())
-    if file != target:
-        with writing_text(target / f"{answer.name}.json") as text:
-            text.write(_json(args, answer) + "\n")
-    return file
+    with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
+        write_csv(text)
 
 
 def is_table(output: str | None) -> bool:

@@ -97,7 +97,10 @@ def replacing(path: FilePath) -> Iterator[str]:
         yield str(target)
         return
     temporary = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
-    _create(temporary, path)
+    try:
+        temporary.open("xb").close()
+    except OSError as error:  # name the file that was asked for, not the temporary one
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
     try:
         yield str(temporary)
         sync(temporary)
@@ -109,13 +112,6 @@ def replacing(path: FilePath) -> Iterator[str]:
         raise
     with suppress(OSError):  # a folder that may not be listed cannot be opened, and some file systems sync none
         sync(target.parent)
-
-
-def _create(temporary: Path, path: FilePath) -> None:
-    try:
-        temporary.open("xb").close()
-    except OSError as error:  # name the file that was asked for, not the temporary one
-        raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.output import is_table, progress, write_tables
+from overstory.cli.output import is_table, progress, write_table
 from overstory.files.io import writing_csv, writing_text
 from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
@@ -37,15 +37,10 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     with seekable(args.file) as name:
         trial = _trial(args, name, _budget(args))
-    if args.output == "-":
-        _write_learned(args, trial, "-")
-        return 0
-    if is_table(args.output):
-        if args.output.endswith(".csv"):
-            _write_learned(args, trial, args.output)
-        else:
-            write_tables(args.output, trial.tables(everything=True))
-        print_answer(args, trial.to_json(), trial.blocks())
+    if args.output == "-" or is_table(args.output):
+        write_table(args, trial.tables(everything=True), trial.write_csv)
+        if args.output != "-":
+            print_answer(args, trial.to_json(), trial.blocks())
         return 0
     folder = Path(args.output)
     _write_together(args, trial, folder)
@@ -130,17 +125,13 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
     return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
 
 
-def _write_learned(args: argparse.Namespace, trial: Trial, path: str) -> None:
-    with writing_csv(path, spreadsheet=args.spreadsheet) as text:
-        trial.write_csv(text)
-
-
 def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> None:
     """Write every estimate, the JSON and the page, all or none. Say what they replace."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
         part = Path(name)
-        _write_learned(args, trial, str(part / "learned.csv"))
+        with writing_csv(part / "learned.csv", spreadsheet=args.spreadsheet) as text:
+            trial.write_csv(text)
         with writing_text(part / "collect.json") as text:
             text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
         trial.write_page(part / "collect.html", shlex.join(args.line))

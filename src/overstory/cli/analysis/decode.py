@@ -16,8 +16,7 @@ from overstory.analysis.decoding import decode
 from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import estimate_table
 from overstory.cli.arguments import check_pipes, is_address, token_of_environment
-from overstory.cli.output import draw, is_table, progress, reading_bar, show_answer, write_tables
-from overstory.files.io import writing_csv
+from overstory.cli.output import draw, is_table, progress, reading_bar, show_answer, write_table
 from overstory.files.rappor import (
     metrics,
     read_candidates,
@@ -241,11 +240,8 @@ def _decode_files(args: argparse.Namespace) -> int:
     about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
     output, to_pipe = str(args.output), args.output == "-"
     rows, results = decoded.rows(everything=args.all), output
-    if to_pipe or output.endswith(".csv"):
-        with writing_csv(output, spreadsheet=args.spreadsheet) as text:
-            decoded.to_csv(text)
-    elif is_table(output):
-        write_tables(output, _estimate_blocks(rows, about, None))
+    if to_pipe or is_table(output):
+        write_table(args, _estimate_blocks(rows, about, None), decoded.to_csv)
     else:
         results = str(write_results(output, decoded, about, spreadsheet=args.spreadsheet)[0])
     if args.plot:

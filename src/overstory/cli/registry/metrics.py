@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import json
-from collections.abc import Iterator
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
@@ -15,7 +14,7 @@ from overstory.presentation.document import Block, Heading, KeyValues, Lines, Pa
 from overstory.presentation.formats import plural
 from overstory.presentation.render_markdown import as_markdown
 from overstory.presentation.render_text import print_document
-from overstory.privacy.registry.changes import Change, Harm, compare_registries
+from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.cost import budget_words, total_costs
 from overstory.privacy.registry.page import metric_page, together_blocks
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
@@ -83,14 +82,12 @@ def diff(args: argparse.Namespace) -> int:
     lines += [f"{name}: its stored counts cannot be continued under this id" for name in broken]
     if not weaker and not broken:
         lines.append("no promise is weakened, no stored count is broken" if changes else "nothing changed")
-    print_answer(args, outcome, [*_changes(changes), Lines(*lines)])
-    return WEAKENED if weaker else 0
-
-
-def _changes(changes: list[Change]) -> Iterator[Block]:
+    blocks: list[Block] = []
     for metric, these in groupby(changes, key=attrgetter("metric")):
-        yield Heading(3, metric or "the registry")
-        yield KeyValues(tuple((str(change.kind), f"{change.what}: {change.detail}") for change in these), "lines")
+        details = tuple((str(change.kind), f"{change.what}: {change.detail}") for change in these)
+        blocks += [Heading(3, metric or "the registry"), KeyValues(details, "lines")]
+    print_answer(args, outcome, [*blocks, Lines(*lines)])
+    return WEAKENED if weaker else 0
 
 
 BAD_INPUT: Final = 2
