@@ -48,11 +48,6 @@ def test_the_page_fetches_nothing_and_escapes_values(folder):
         assert len(list(csv.DictReader(file))) == 3
 
 
-def test_the_pages_command_has_the_very_bins(folder):
-    told = said(folder, "--column", "kwh", "--bins", 0, 1.23456789, 4, "-o", "bins")
-    assert "--bins 0 1.23456789 4 " in (folder / told["page"]).read_text()
-
-
 def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
     drawn = []
     draw = charts.dots

@@ -78,9 +78,6 @@ def refused(capsys):
 
 @pytest.mark.usefixtures("folder")
 def test_what_is_refused(refused):
-    assert "--store has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--store", "store.db")
-    assert "--map has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--map", "map.csv")
-    assert "--registry missing on exported folders" in refused("exported")
     part = str(next(Path("exported").rglob("part-*.parquet")))
     assert part in refused(part, *OPTIONS, "bloom")
     assert "these reports are also those of" in refused("exported", "exported/metric=bloom", *OPTIONS, "bloom")

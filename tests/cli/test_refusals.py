@@ -50,6 +50,9 @@ def folder(tmp_path_factory):
         "params.csv": "k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n",
         "malformed.csv": "k,h,m,p,q,f\n128,2,16,0.5,high,0.5\n",
         "values.csv": "client,cohort,value\nann,0,oak\nbob,1,elm\n",
+        "wrong.csv": "client,cohort,value\nann,0,oak\nbob,9,oak\neve,0\n",
+        "two.csv": "client,cohort,value\nann,0,oak\nann,2,oak\n",
+        "short.csv": "cohort,irr\n0,0101\n",
         "energy.toml": registry_text(),
         "readings.csv": "time,value\n2026-10-24T00:00,0.5\n",
         "colour.toml": COLOUR,
@@ -179,6 +182,7 @@ REFUSED = {
     ],
     "sum --params params.csv": [
         ("reports.parquet -o counts.parquet", "-o counts.parquet: counts are CSV: give another name"),
+        ("short.csv -o new.csv", "short.csv, line 2, field irr: expected 16 characters 0 or 1, found 4"),
     ],
     "demo": [
         ("--reports 0 -o never", "at least 1"),
@@ -207,6 +211,11 @@ REFUSED = {
     "encode --params params.csv": [
         ("--values values.csv -o x.json", "cannot tell the format from the name x.json"),
         ("--values values.csv -o no/x.csv", "no/x.csv: no such file or directory"),
+        (
+            "--values wrong.csv -o x.csv",
+            "wrong.csv, line 3, field cohort: expected a whole number from 0 to 3, found '9'",
+        ),
+        ("--values two.csv -o x.csv", "two.csv, line 3, field cohort: client 'ann' is in cohort 2 here and in 0 above"),
         ("--values values.csv --hash-family md5 -o x.csv", "there is no hash family 'md5'"),
     ],
     "decode": [
@@ -248,6 +257,8 @@ REFUSED = {
         (f"{TABLE} --method lasso", "crashes is read as a table: --method does not apply"),
         ("reports.parquet --counts counts.json", "--counts has no effect on exported folders"),
         ("reports.parquet --map map.csv", "--map has no effect on exported folders"),
+        (f"reports.parquet {STORED}", "--store has no effect on exported folders"),
+        ("exported", "--registry missing on exported folders"),
         ("values.csv --registry metrics.toml --metric theme", "values.csv: a file is no exported folder"),
     ],
     "gateway": [
