@@ -1,6 +1,5 @@
 """`overstory compare`: oracles, and randomizers of numbers."""
 
-import gzip
 import json
 
 import pytest
@@ -71,16 +70,3 @@ def test_errors_grow_with_the_range_and_never_overflow(folder):
         for high in (1, 1e200)
     )
     assert large == pytest.approx({name: 1e200 * error for name, error in small.items()}, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    "line", ["compare --column 2 --epsilon 2 --reports 99", "discover --column 2 --bytes 5 --epsilon 4 --seed 1"]
-)
-def test_a_file_in_another_form_is_the_same_column(folder, line):
-    (folder / "plain.csv").write_text("2\n" + "café\noak\n?\ncafé\n" * 400)
-    excel = "".join(f"{row}; {tree} \n" for row, tree in enumerate(("café", "oak", "?", "café") * 400))
-    (folder / "excel.csv.gz").write_bytes(gzip.compress(excel.encode("latin-1")))
-    form = [f"--csv={word}" for word in ("missing=?", "no-header", "tidy", "encoding=latin-1", "delimiter=;")]
-    plain = within(*line.split(), "plain.csv", form[0], "--json", cwd=folder)
-    assert (plain.returncode, plain.stderr) == (0, "")
-    assert within(*line.split(), "excel.csv.gz", *form, "--json", cwd=folder).stdout == plain.stdout
