@@ -237,7 +237,7 @@ def test_any_cut_into_blocks_reads_the_same(csv_path, monkeypatch, smallest):
     text = 'cohort,note,irr\n0,"a\n""b""\n",000000000101\n2,,111111111111\n\n1,"x, y",000000000000\r\n0,,100000000000'
     csv_path.write_bytes(text.encode())
     monkeypatch.setattr(module, "SMALLEST", smallest)
-    from overstory.files.csv import blocks
+    from overstory.files.io import blocks
 
     for size in range(1, len(text) + 2):
         monkeypatch.setattr(module, "blocks", lambda stream, source, size=size: blocks(stream, source, size))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
-from overstory.files import csv as reader
+from overstory.files import io as reader
 from overstory.files import rappor
-from overstory.files.csv import blocks
+from overstory.files.io import blocks
 from overstory.protocol.errors import FormatError
 from overstory.protocol.kinds.rappor import Bloom
 from support.samples import CANDIDATES, COUNTS, PARAMETERS, values_csv
@@ -281,7 +281,7 @@ def test_a_file_that_is_none_is_named_with_its_fault(tmp_path, kind, text, says)
 
 
 def test_a_record_that_does_not_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("overstory.files.csv.LONGEST_RECORD", 1000)
+    monkeypatch.setattr("overstory.files.io.LONGEST_RECORD", 1000)
     path = written(tmp_path, "client,cohort,value\nann,0,x\n" + "x" * 5000)
     with path.open("rb") as stream, pytest.raises(FormatError, match="line 3: this line is longer than 1000 bytes"):
         list(blocks(stream, str(path), 100))
@@ -289,7 +289,7 @@ def test_a_record_that_does_not_end(tmp_path, monkeypatch):
 
 def test_a_quote_without_end_does_not_hold_the_whole_file(tmp_path, monkeypatch):
     """Past the longest record a line end is a line end, whatever the quotes say."""
-    monkeypatch.setattr("overstory.files.csv.LONGEST_RECORD", 1000)
+    monkeypatch.setattr("overstory.files.io.LONGEST_RECORD", 1000)
     path = written(tmp_path, 'ann,0,"x\n' + "bob,1,y\n" * 1000)
     with path.open("rb") as stream:
         cut = list(blocks(stream, str(path), 100))

@@ -19,8 +19,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.csv import SMALLEST, surely_csv
-from overstory.files.io import Advance, foreign, is_parquet, reading
+from overstory.files.io import SMALLEST, Advance, foreign, is_parquet, reading, surely_csv
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import FormatError, ParameterError
 

@@ -17,18 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.csv import (
+from overstory.files.io import (
     SMALLEST,
+    Advance,
     Block,
+    FilePath,
     bit_string,
     blocks,
     integer,
+    is_parquet,
+    is_standard,
     read_block,
+    reading,
     records,
     row_parser,
     split_header,
+    writing_text,
 )
-from overstory.files.io import Advance, FilePath, is_parquet, is_standard, reading, writing_text
 from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted
 from overstory.protocol.errors import FormatError, ParameterError

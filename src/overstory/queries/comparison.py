@@ -183,15 +183,12 @@ def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
 def compared(
     a: PeriodCounts, b: PeriodCounts, both: Any, notes: Iterable[str], columns: tuple[Column, ...] = ()
 ) -> Comparison:
-    """Return a comparison with its notes, each once, and that on devices which are in both ranges."""
-    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *devices_of_both(a, b)))), columns)
-
-
-def devices_of_both(a: PeriodCounts, b: PeriodCounts) -> tuple[str, ...]:
-    """Return what devices that are in both ranges do to the errors; nothing where none is."""
-    if a.metric.panel is not None:
-        return () if a.most_reports([*{*a.periods, *b.periods}]) <= 1 else (FRESH,)
-    return (MOVED if _two_groups(a, b) else SHARED_NOISE,)
+    """Return a comparison with its notes, each once, and what devices that are in both ranges do to the errors."""
+    if a.metric.panel is None:
+        of_both = [MOVED if _two_groups(a, b) else SHARED_NOISE]
+    else:
+        of_both = [FRESH] if a.most_reports([*{*a.periods, *b.periods}]) > 1 else []
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *of_both))), columns)
 
 
 def compare_series(a: EstimateSeries, b: EstimateSeries) -> Comparison:

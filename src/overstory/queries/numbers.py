@@ -118,11 +118,11 @@ COLUMNS: Final = (
 )
 
 
-def shown(row: Quantity, value: float | str | None) -> str:
+def shown(row: Quantity | NumberDifference, value: float | str | None, sign: str = "") -> str:
     """Return a number of a row as a person reads it: shares in percent, others with four digits that count."""
     if value is None or isinstance(value, str):
         return value or "-"
-    return f"{value:.2%}" if row.kind == "share" else significant(value)
+    return f"{value:{sign}.2%}" if row.kind == "share" else significant(value, sign=sign)
 
 
 def read_numbers(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> NumberSeries:
@@ -183,6 +183,7 @@ DIFFERENCES: Final = (
     Column("high", "to"),
     Column("changed", "", lambda changed: "changed" if changed else "", is_left=True),
 )
+SHOWN: Final = ("a", "b", "difference", "low", "high")
 FIELDS: Final = ("a", "b", "difference", "standard_error", "low", "high", "q_value", "changed")
 
 
@@ -205,7 +206,7 @@ class NumberDifferences:
     def blocks(self, limit: int | None = None) -> list[Block]:
         rows = [
             {"what": f"{NAMES[row.kind]} {row.of}".strip(), "changed": row.changed}
-            | {name: _signed(row, name) for name in ("a", "b", "difference", "low", "high")}
+            | {name: shown(row, getattr(row, name), "" if name in {"a", "b"} else "+") for name in SHOWN}
             for row in self.differences[:limit]
         ]
         alpha = next((100 * row.alpha for row in self.differences), 5.0)
@@ -213,11 +214,6 @@ class NumberDifferences:
             f"changed: at a false discovery rate of at most {alpha:.3g}% over all rows; each interval is 95% by itself"
         )
         return [Table("", DIFFERENCES, rows), Lines(meaning, *(f"note: {note}" for note in self.notes))]
-
-
-def _signed(row: NumberDifference, name: str) -> str:
-    value, sign = getattr(row, name), "" if name in {"a", "b"} else "+"
-    return f"{value:{sign}.2%}" if row.kind == "share" else significant(value, sign=sign)
 
 
 def compare_numbers(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions = PLAIN) -> Comparison:

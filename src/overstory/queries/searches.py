@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 from overstory.analysis.kinds.split import sorted_answers
 from overstory.analysis.tables.output import file_columns
@@ -21,10 +20,6 @@ from overstory.queries.readings import PLAIN, Aggregation, EstimateOptions, Read
 
 if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
-
-NO_ANSWERS: Final = (
-    "{}: a search reads the answers themselves, and only their counts are here: read the store, with --store"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,11 +93,16 @@ def read_search(counted: PeriodCounts, kind: Aggregation = "total", options: Est
     """Search a range's answers, all together, for frequent values; the counts must say where these are."""
     metric = counted.metric
     search = cast("SearchMechanism", metric.mechanism)
-    check_search(metric.id, kind, options)
+    _check_search(metric.id, kind, options)
     if counted.group is not None:
         raise ParameterError(f"{metric.id}: a search reads the answers of all groups together")
+    if counted.reports is None:
+        raise ParameterError(
+            f"{metric.id}: a search reads the answers themselves, and only their counts are here: read the store, with "
+            "--store"
+        )
     progress = options.progress
-    with _answers(search, counted, _part(progress, 0.0, 0.3)) as answers:
+    with sorted_answers(search, counted.reports(), counted.num_reports, _part(progress, 0.0, 0.3)) as answers:
         discovered = find(
             search.plan,
             answers,
@@ -116,16 +116,7 @@ def read_search(counted: PeriodCounts, kind: Aggregation = "total", options: Est
     return SearchReading(counted, declared, stored)
 
 
-@contextmanager
-def _answers(search: SearchMechanism, counted: PeriodCounts, progress: Progress | None) -> Iterator[Sequence[Any]]:
-    """Yield the answers to each question, sorted."""
-    if counted.reports is None:
-        raise ParameterError(NO_ANSWERS.format(counted.metric.id))
-    with sorted_answers(search, counted.reports(), counted.num_reports, progress) as answers:
-        yield answers
-
-
-def check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:
+def _check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:
     """Refuse what has no meaning for a search, rather than leave it without effect."""
     if kind != "total":
         raise ParameterError(f"{name}: few devices answer in one period, so a search reads those of all together")

@@ -143,7 +143,7 @@ def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> Non
 
 def demo(args: argparse.Namespace) -> int:
     """Do the main job on bundled real data, from devices to a page."""
-    from overstory.trial.service import REGISTRY_FILE, STORE_FILE, demonstrate, draw_population
+    from overstory.trial.service import demonstrate, draw_population
 
     usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
     parameters = read_params(args.params) if args.params else usual
@@ -153,8 +153,4 @@ def demo(args: argparse.Namespace) -> int:
     page = summary.write_page(Path(args.output, "demo.html"), shlex.join(args.line))
     files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
     print_answer(args, summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
-    if args.console:
-        from overstory.cli.service.console import show_store
-
-        show_store(str(Path(args.output, REGISTRY_FILE)), str(Path(args.output, STORE_FILE)))
     return 0

@@ -478,7 +478,6 @@ DEMO: Final = Command(
     Option("--states", "how many states, those with the most cases (default: 26)", "N", int, 26),
     Option("--params", "RAPPOR's parameters (default: k 128, h 2, m 16, p 0.5, q 0.75, f 0.5)"),
     Option("--output", "folder for the files", "DIR", default="out/demo"),
-    flag("--console", "then show the store in a browser (`overstory console`), until Ctrl-C"),
     more="""\
 Draws respondents from real figures, randomizes each one's state on a simulated device, sends, counts and decodes the
 reports. Shows the truth, the estimates with their intervals, and the privacy loss.""",
