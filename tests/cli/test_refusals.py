@@ -64,6 +64,7 @@ def folder(tmp_path_factory):
         "relay.toml": "gateway = 'http://c'\nmost_bytes = 0\n",
         "faulty.toml": text.replace('oracle = "grr"', 'oracle = "gr"'),
     }
+    files |= {f"serve-{number}.toml": text for number, (text, _) in enumerate(FAULTY_SETTINGS)}
     for name, content in files.items():
         (path / name).write_text(content, "utf-8")
     (path / "t").chmod(0o644)
@@ -82,6 +83,17 @@ def folder(tmp_path_factory):
     return path
 
 
+FAULTY_SETTINGS = [
+    ("compact_evry = 1", ", field compact_evry: there is no such setting; did you mean compact_every?"),
+    ("zebra = 1", ", field zebra: there is no such setting; the settings are registry, store, host"),
+    ('port = "80"', ", field port: give a whole number, not '80'"),
+    ("port = true", ", field port: give a whole number, not True"),
+    ("open_writes = 1", ", field open_writes: give true or false, not 1"),
+    ("store = 5", ", field store: give text, not 5"),
+    ("compact-every = 1\ncompact_every = 2", ", field compact_every: it is given twice, with - and with _"),
+    ("port = ", ": this is not TOML"),
+    ("grace = nan", ": grace: give a number that is not negative"),
+]
 FILES = "--params params.csv --counts counts.csv --map map.csv"
 STORED = "--store reports.db --registry colour.toml --metric colour"
 BY_RELEASE = "--store reports.db --registry grouped.toml --metric colour"
@@ -179,6 +191,16 @@ REFUSED = {
     "serve --registry metrics.toml --port 0": [
         ("--store reports.db OVERSTORY_TLS_KEY=key.pem", "tls_certificate and tls_key belong together"),
         ("--store reports.db --registry faulty.toml", "faulty.toml"),
+    ],
+    "serve --registry metrics.toml --store reports.db": [
+        *((f"--config serve-{n}.toml", f"serve-{n}.toml{says}") for n, (_, says) in enumerate(FAULTY_SETTINGS)),
+        ("OVERSTORY_PROT=80", "OVERSTORY_PROT: there is no such setting; did you mean OVERSTORY_PORT?"),
+        ("OVERSTORY_PORT=many", "OVERSTORY_PORT=many: give a whole number"),
+        ("OVERSTORY_PORT=65536", "OVERSTORY_PORT=65536: ports are 0 .. 65535"),
+        ("OVERSTORY_GRACE=long", "OVERSTORY_GRACE=long: give a number"),
+        ("OVERSTORY_GRACE=-1", "OVERSTORY_GRACE=-1: give a number that is not negative"),
+        ("OVERSTORY_COMPACT_EVERY=nan", "OVERSTORY_COMPACT_EVERY=nan: give a number that is not negative"),
+        ("OVERSTORY_OPEN_WRITES=maybe", "OVERSTORY_OPEN_WRITES=maybe: give 1 or 0"),
     ],
     "sum --params params.csv": [
         ("reports.parquet -o counts.parquet", "-o counts.parquet: counts are CSV: give another name"),
