@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
     from overstory.queries.comparison import Comparison
     from overstory.queries.counts import PeriodCounts
-    from overstory.queries.readings import GroupedReading, Reading
+    from overstory.queries.readings import Aggregation, GroupedReading, Reading
 
     PartOfReports = tuple[tuple[str | None, str | None], str | None]
     """The labels of the first and last period, and a group; None: no bound, and all devices."""
@@ -101,7 +101,8 @@ def _reading(args: argparse.Namespace, metric: Metric, options: EstimateOptions)
     """Return the reading of all devices, of one group, or of each group."""
     from overstory.queries.readings import read, read_groups
 
-    kind, periods = "per-period" if options.pool > 1 else args.aggregate, (args.first, args.last)
+    kind: Aggregation = "per-period" if options.pool > 1 else args.aggregate
+    periods = args.first, args.last
     with _open_source(args, metric) as read_range:
         if args.by_group:
             return read_groups(metric, lambda group: read_range(periods, group), kind, options)
