@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         pool=args.pool or 1,
     )
     if args.inputs and args.metric is None:
-        from overstory.queries.sources.exported import only_metric
+        from overstory.queries.sources import only_metric
 
         args.metric = only_metric(_find(args.inputs))
     if args.candidates:
@@ -91,7 +91,7 @@ def _read_metric(args: argparse.Namespace, options: EstimateOptions) -> Metric:
         return load_registry(args.registry)[args.metric]
     if not is_address(args.store):
         raise ParameterError("--store needs --registry, unless it is a collector's address")
-    from overstory.queries.sources.remote import read_remote_metric
+    from overstory.queries.sources import read_remote_metric
 
     metric = read_remote_metric(args.store, args.metric)
     return metric if options.candidates is None else replace(metric, candidates=options.candidates)
@@ -176,7 +176,7 @@ def _open_source(args: argparse.Namespace, metric: Metric) -> Iterator[RangeRead
     from overstory.queries.counts import parse_range, read_store, with_sums
 
     if args.store and is_address(args.store):
-        from overstory.queries.sources.remote import read_remote
+        from overstory.queries.sources import read_remote
 
         token = token_of_environment("ADMIN")
         yield lambda ends, group=None: read_remote(args.store, token, metric, *parse_range(metric, *ends), group=group)
@@ -199,7 +199,7 @@ def _open_store(args: argparse.Namespace) -> Iterator[Any]:
             yield store
         return
     from overstory.cli.rappor.file_tools import counting_jobs, engine_of
-    from overstory.queries.sources.exported import ExportedReports
+    from overstory.queries.sources import ExportedReports
 
     engine = engine_of(args.engine)
     with counting_jobs(args.engine, engine, quiet=args.quiet) as count:
