@@ -11,7 +11,6 @@ import pytest
 
 from overstory.cli.analysis import commands as analysis
 from overstory.cli.arguments import Form, Forms, Idle, Needs, OneOf, Option, Together
-from overstory.cli.rappor import commands as rappor
 from overstory.cli.registry import commands as registry
 from overstory.cli.service import commands as service
 from overstory.presentation.render_data import FORMULA
@@ -25,7 +24,7 @@ def each(commands):
         yield from each(command.actions)
 
 
-EVERY = list(each(c for module in (analysis, rappor, registry, service) for c in module.COMMANDS.values()))
+EVERY = list(each(c for module in (analysis, registry, service) for c in module.COMMANDS.values()))
 RULED = [pytest.param(command, rule) for command in EVERY for rule in command.rules]
 
 

@@ -296,20 +296,6 @@ def flag(name: str, text: str) -> Option:
     return Option(name, text, action="store_true")
 
 
-ENGINE: Final = Option(
-    "--engine",
-    "what counts Parquet: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",
-    "ENGINE",
-)
-SOURCES: Final = Group(
-    "what made the reports (unless given: the label of a Parquet file)",
-    Option("--params"),
-    Option("--registry"),
-    Option("--metric", "with --registry: the metric", "ID"),
-)
-OF_SOURCES: Final = (OneOf(("--params", "--registry")), Together(("--registry", "--metric")))
-
-
 def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
     """Raise ParameterError when two inputs are standard input, or two outputs standard output."""
     named = [getattr(args, name) for name in inputs]

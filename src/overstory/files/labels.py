@@ -174,9 +174,9 @@ class Manifest:
                 problem = f"a manifest of version {fields['version']}; this program reads {VERSION}: upgrade overstory"
                 raise FormatError(problem, source=source)
             label = Label.from_json(json.dumps(fields["mechanism"]).encode(), source)
-            parts = tuple(PartFile(*(part[name] for name in PartFile.__match_args__)) for part in fields["parts"])
+            parts = [PartFile(part["file"], part["bytes"], part["crc32"], part["reports"]) for part in fields["parts"]]
             same = {name: fields[name] for name in OWN}
-            manifest = cls(**same, label=label, totals=tuple(fields["cohort_totals"]), parts=parts)
+            manifest = cls(**same, label=label, totals=tuple(fields["cohort_totals"]), parts=tuple(parts))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise FormatError(f"this is no manifest of {FORMAT} ({error!r})", source=source) from error
         if fault := manifest._contradiction(fields):

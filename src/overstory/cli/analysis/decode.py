@@ -198,7 +198,7 @@ def _open_store(args: argparse.Namespace) -> Iterator[Any]:
         with open_store(args.store) as store:
             yield store
         return
-    from overstory.cli.rappor.file_tools import counting_jobs, engine_of
+    from overstory.cli.analysis.file_tools import counting_jobs, engine_of
     from overstory.queries.sources import ExportedReports
 
     engine = engine_of(args.engine)
