@@ -8,7 +8,7 @@ import datetime as dt
 import json
 import math
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -207,10 +207,6 @@ def reader(read: Callable[[str], Answer], fits: Callable[[Answer], bool], refusa
     return read_fitting
 
 
-def one_of(choices: Collection[str]) -> Callable[[str], str]:
-    return reader(str, choices.__contains__, f"{{!r}}: give one of {', '.join(choices)}")
-
-
 def a_decimal(text: str) -> float:
     with contextlib.suppress(ValueError):
         if math.isfinite(number := float(text)):
@@ -226,14 +222,14 @@ def ends(text: str) -> tuple[float, float]:
     raise ParameterError(f"{text!r}: give the smallest and the largest number, such as 0..60")
 
 
-def whole(low: int, high: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        number = parse_digits(text)
-        if number is None or not low <= number <= high:
-            raise ParameterError(f"{text!r}: give a whole number from {low} to {high:,}")
-        return number
+MOST_DEVICES: Final = 1 << 40
 
-    return read
+
+def a_number_of_devices(text: str) -> int:
+    number = parse_digits(text)
+    if number is None or not 1 <= number <= MOST_DEVICES:
+        raise ParameterError(f"{text!r}: give a whole number from 1 to {MOST_DEVICES:,}")
+    return number
 
 
 EPSILONS: Final = (1.0, 2.0, 4.0, HIGH)
@@ -280,10 +276,10 @@ def _registry(asking: Asking, today: dt.date) -> tuple[str, str, str]:
     link = reader(str, lambda text: text.startswith(("https://", "http://")), "{!r} is not a link: start with https://")
     purpose = asking.ask("purpose", link)
     asking.explain("Which values does it have?", *(f"  {kind:8}{words}" for kind, words in KINDS.items()))
-    kind = asking.ask("kind", one_of(KINDS))
+    kind = asking.ask("kind", reader(str, KINDS.__contains__, f"{{!r}}: give one of {', '.join(KINDS)}"))
     domain, size, example = _DOMAINS[kind](asking)
     epsilon = _epsilon_of_a_year(asking)
-    devices = asking.ask("devices", whole(1, 1 << 40))
+    devices = asking.ask("devices", a_number_of_devices)
     period = asking.ask("period", lambda text: str(Period.parse(text)))
     from overstory.planning.yearly import YearPlan  # whose laws the other actions can do without
 
