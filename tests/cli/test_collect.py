@@ -1,10 +1,8 @@
 """`overstory collect`: the table, the page, JSON, and what is said of bad input."""
 
 import csv
-import html
 import json
 import re
-import shlex
 
 import numpy as np
 import pytest
@@ -43,14 +41,10 @@ def test_the_page_fetches_nothing_and_escapes_values(folder):
     assert "prefers-color-scheme: dark" in page
     assert not re.findall(r"(?:src|href)=\"(?!#)[^\"]*\"", re.sub(r"xlink:href=\"#[^\"]*\"", "", page))
     assert "best" in page
+    assert "<code>overstory collect s.csv --column state --oracle hadamard -o page --json" in page
     assert json.loads((folder / "page" / "collect.json").read_text())["oracle"] == "hadamard"
     with (folder / "page" / "learned.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 3
-
-
-def test_the_pages_command_has_the_very_bins(folder):
-    told = said(folder, "--column", "kwh", "--bins", 0, 1.23456789, 4, "-o", "bins")
-    assert "--bins 0 1.23456789 4 " in (folder / told["page"]).read_text()
 
 
 def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
@@ -75,21 +69,6 @@ def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
         assert [float(line["prop_low_95"]), float(line["prop_high_95"])] == pytest.approx([low / 100, high / 100])
         numbers = [100 * picture[key][i] for key in ("low", "high", "shares", "truth")]
         assert numbers == pytest.approx([low, high, share, 100 * row["true_frequency"]])
-
-
-def test_how_a_file_is_written_can_be_said_and_is_in_the_pages_command(folder):
-    """Adult: no header, a blank after each comma, ? for what is not known."""
-    (folder / "adult.data").write_bytes("39, caf\xe9, x\n50, ?, y\n38, caf\xe9, x\n".encode("latin-1"))
-    words = ("no-header", "missing=?", "missing=NA", "encoding=latin-1", "delimiter=,", "tidy")
-    form = [option for word in words for option in ("--csv", word)]
-    done = within("collect", "adult.data", "--column", 2, *form, "-o", "adult", "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    known = json.loads(done.stdout)
-    assert {row["value"]: row["truth"] for row in known["estimates"]} == {"caf\xe9": 2, "(another value)": 0}
-    command = re.search(r"<code>(overstory collect .*?)</code>", (folder / "adult" / "collect.html").read_text())
-    assert command
-    again = within(*shlex.split(html.unescape(command[1]))[1:], "-o", "adult", "--json", cwd=folder)
-    assert json.loads(again.stdout) == known
 
 
 def test_the_thresholds_are_those_of_the_rule_that_was_used(folder):

@@ -11,8 +11,8 @@ from overstory.collector.store import open_store
 from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_sets
 from overstory.protocol.metrics import parse_registry
-from overstory.queries.sources import exported
-from overstory.queries.sources.exported import ExportedReports
+from overstory.queries import sources
+from overstory.queries.sources import ExportedReports
 from support.exported_store import LATER, PERIODS, add, export_all, fill, registry, registry_toml, small_parts
 from support.registry_texts import registry_of
 from support.store_samples import ABOUT, sample_metrics
@@ -56,7 +56,7 @@ def test_metrics_of_equal_parameters_are_kept_apart(tmp_path, monkeypatch):
 @pytest.mark.usefixtures("folder")
 def test_pairs_are_looked_for_in_the_first_reports_of_each_collection(monkeypatch):
     """As many as a store looks at, whatever the units: the other sums are of all reports."""
-    monkeypatch.setattr(exported, "PAIR_REPORTS", 37)
+    monkeypatch.setattr(sources, "PAIR_REPORTS", 37)
     for name, groups in (("size", 1), ("colour", 3)):
         sums = in_units(registry()[name]).sums(registry()[name], *PERIODS)
         watched = {period: one.pair_reports for period, one in sums.items()}
@@ -78,9 +78,6 @@ def refused(capsys):
 
 @pytest.mark.usefixtures("folder")
 def test_what_is_refused(refused):
-    assert "--store has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--store", "store.db")
-    assert "--map has no effect on exported folders" in refused("exported", *OPTIONS, "bloom", "--map", "map.csv")
-    assert "--registry missing on exported folders" in refused("exported")
     part = str(next(Path("exported").rglob("part-*.parquet")))
     assert part in refused(part, *OPTIONS, "bloom")
     assert "these reports are also those of" in refused("exported", "exported/metric=bloom", *OPTIONS, "bloom")

@@ -13,7 +13,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.upload import decode_batch, encode_reports
 from overstory.queries.counts import read_store
-from overstory.queries.groups import read_groups
+from overstory.queries.readings import read_groups
 from support.registry_texts import COLOURS, registry_of
 from support.running import within
 from support.store_samples import received_batch

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from overstory.analysis.kinds.base import SimulatedDevices
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
@@ -17,12 +18,20 @@ from support.store_samples import received_batch
 DAYS = (20_700, 20_701, 20_703)
 
 
+THREE = (
+    '{kind = "table", names = ["version", "crash", "size"], of = ['
+    '{kind = "categories", names = ["1.0", "2.0"]}, {kind = "categories", names = ["no", "yes"]}, '
+    '{kind = "integers", min = 1, max = 3}]}'
+)
+
+
 def registry(folder, epsilon=1.5):
     (folder / "trees.txt").write_text("ash\nelm\noak\n")
     memoized = f"{{epsilon_permanent = 3.0, epsilon_report = {epsilon}}}"
     metrics = {
         "colour": {"oracle": '"l-osue"', "parameters": memoized, "domain": COLOURS},
         "tree": {"oracle": '"rappor"', "parameters": "{num_bits = 32, num_cohorts = 4}", "domain": LISTED},
+        "three": {"oracle": '"grr"', "parameters": "{epsilon = 3.0}", "domain": THREE},
     }
     path = folder / f"metrics-{epsilon}.toml"
     path.write_text(registry_of(metrics, expires="2040-01-01"))
@@ -44,6 +53,9 @@ def folder(tmp_path_factory):
     with open_store(str(path / "reports.db"), new, create=True) as store:
         fill(store, new["colour"], seed=1)
         fill(store, new["tree"], seed=2)
+        held = np.random.default_rng(1).integers(12, size=60_000)
+        devices = SimulatedDevices.holding(new["three"].mechanism, range(12), held, np.random.default_rng(2))
+        store.add([received_batch(new["three"], DAYS[0], devices.report())])
     with open_store(str(path / "reports.db"), old) as store:
         fill(store, old["colour"], seed=3, devices=40)
     return path
@@ -74,6 +86,15 @@ def test_a_picture_of_many_periods_says_how_many_it_leaves_out(folder, monkeypat
     shown = texts(folder / "two.svg")
     assert "2 of 3 ranges shown, the last" in shown
     assert "2026-09-04: " not in shown
+
+
+def test_three_variables_are_three_tables(folder):
+    shown = done(folder, "decode", *KEPT, "--metric", "three", "-o", "read", "--plot", "three.svg").stdout
+    assert all(f"{pair}\n" in shown for pair in ("version and crash", "version and size", "crash and size"))
+    for words in ("no sign that", "Cramer's V: at most", "a weaker association would mostly not have been seen"):
+        assert shown.count(words) == 3
+    assert (folder / "read" / "tables.csv").read_text().count("\n") == 1 + 4 + 6 + 6
+    assert (folder / "three.svg").read_text().count("<svg") >= 1
 
 
 @pytest.fixture

@@ -1,13 +1,10 @@
-"""The demonstration, run as a newcomer runs it."""
+"""The demonstration and `overstory reproduce`, run as a newcomer runs them."""
 
-import argparse
 import json
 import re
-import shlex
 
 import pytest
 
-from overstory.cli.analysis.collect import demo_command
 from overstory.presentation.svg import VARIABLES
 from support.running import overstory, within
 
@@ -50,11 +47,30 @@ def test_the_page_stands_alone_in_both_colour_schemes(told):
     own = text.partition("</style>")[2].lower()
     assert not [colour for colour in VARIABLES if colour in own]  # every colour of a picture is the page's own
     assert "Epsilon 1.08: whatever you hold and however it changes, in any year: 1 answer" in text
+    assert "overstory demo --reports 20000 --states 5 --params " in text
     assert "not detected" in text or 'class="faint"' not in text
 
 
-def test_the_pages_command_can_be_pasted():
-    given = {"reports": 5, "seed": 1, "states": 12, "params": "my params.csv"}
-    words = shlex.split(demo_command(argparse.Namespace(**given)))
-    assert words[:2] == ["overstory", "demo"]
-    assert dict(zip(words[2::2], words[3::2], strict=True)) == {f"--{name}": str(one) for name, one in given.items()}
+PAPER = "rappor-75-of-100"
+
+
+def test_it_prints_what_was_published_beside_ours_and_writes_everything(tmp_path):
+    done = within("reproduce", PAPER, "--quick", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1.39e-24 (section 3)" in done.stdout
+    assert "agrees" in done.stdout
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {f"{PAPER}.json", f"{PAPER}.png", f"{PAPER}.svg", "index.html", "summary.md", "summary.tex"}
+
+
+def test_the_page_says_how_to_get_it_again(tmp_path):
+    done = within("reproduce", "rappor-figure-1", "--quick", "-o", "out", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "overstory reproduce --all --quick" in (tmp_path / "out" / "summary.md").read_text()
+
+
+def test_what_needs_a_checkout_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("overstory.__file__", str(tmp_path / "site" / "overstory" / "__init__.py"))
+    done = within("reproduce", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "papers/ of the source: clone the repository" in done.stderr

@@ -17,7 +17,6 @@ from overstory.cli.main import COMMANDS, main
 from overstory.client.consent import CI_VARIABLES
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.console_blocks import shown_commands
-from support.page_links import dead_links
 from support.running import simple_command
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +28,11 @@ SHELLS = []
 """The process groups that a test has started; what it leaves in the background is still in them."""
 
 LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+MADE = "reference/api.md"  # the page that is there in the built site only, whose build checks the links to it
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 LIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 FORBIDDING = {*CI_VARIABLES, "DO_NOT_TRACK", "OVERSTORY"}
 FORBIDDING |= {name for name in os.environ if name.startswith("OVERSTORY_")}
@@ -111,6 +115,24 @@ def test_the_python_of_the_readme_runs(tmp_path):
             command, cwd=tmp_path, env=environment(**folders), capture_output=True, text=True, check=False, timeout=120
         )
         assert (ran.returncode, ran.stderr) == (0, ""), ran.stderr
+
+
+def anchors(page: Path) -> set[str]:
+    """Return what a page's headings are linked by: lower case, hyphens for spaces, no other signs."""
+    headings = HEADING.findall(FENCED.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def dead_links(page: Path) -> list[str]:
+    """Return the links to files or headings that are not there; addresses elsewhere are not asked."""
+    dead = []
+    for link in LINK.findall(CODE.sub("", page.read_text(encoding="utf-8"))):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        is_elsewhere = "://" in link or name.endswith(MADE)
+        if not is_elsewhere and (not target.exists() or (anchor and anchor not in anchors(target))):
+            dead.append(link)
+    return dead
 
 
 def test_every_link_of_a_page_leads_somewhere():

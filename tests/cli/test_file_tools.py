@@ -124,32 +124,6 @@ def test_nothing_but_a_header_is_no_reports(folder):
     assert not any(one["detected"] for one in json.loads(ran.stdout)["estimates"])
 
 
-def test_a_client_is_in_one_cohort(folder):
-    (folder / "two.csv").write_text("client,cohort,value\nann,0,oak\nbob,3,oak\nann,0,elm\nann,2,oak\n")
-    encode = ("encode", "--params", "params.csv", "--values", "two.csv", "-o", "two-reports.csv")
-    assert inside(folder, *encode, status=2).stderr == (
-        "overstory: error: two.csv, line 5, field cohort: client 'ann' is in cohort 2 here and in 0 above: "
-        "give it one cohort in all its rows\n"
-    )
-    assert not (folder / "two-reports.csv").exists()
-
-
-def test_a_bad_line_of_values_or_reports_is_named_and_nothing_is_written(folder):
-    (folder / "bad.csv").write_text("client,cohort,value\nann,0,oak\nbob,9,oak\neve,0\n")
-    encode = ("encode", "--params", "params.csv", "--values", "bad.csv", "-o", "bad-reports.csv")
-    ran = inside(folder, *encode, status=2)
-    assert ran.stderr == (
-        "overstory: error: bad.csv, line 3, field cohort: expected a whole number from 0 to 7, found '9'\n"
-    )
-    assert not (folder / "bad-reports.csv").exists()
-    (folder / "bad.csv").write_text("client,cohort,value\nann,0,oak\n")
-    inside(folder, *encode)
-    (folder / "bad-reports.csv").write_text((folder / "bad-reports.csv").read_text() + "x,0,,,0101\n" * 9)
-    add = ("sum", "--params", "params.csv", "bad-reports.csv", "-o", "bad-counts.csv")
-    assert "line 3, field irr: expected 32 characters 0 or 1, found 4" in inside(folder, *add, status=2).stderr
-    assert not (folder / "bad-counts.csv").exists()
-
-
 ALL = {
     "params": "params.csv", "values": "values.csv", "reports": "ready.parquet",
     "counts": "ready.csv", "map": "ready-map.csv", "candidates": "names.txt",

@@ -14,12 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from overstory.cli.main import main
 from overstory.client import Outcome
 from overstory.client.person.view import view_metrics
 from overstory.client.state.state import State
 from overstory.planning.yearly import YearPlan
-from overstory.privacy.registry.cost import metric_cost
 from overstory.privacy.registry.warnings import registry_warnings
 from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.metrics import load_registry, parse_registry
@@ -428,26 +426,6 @@ def test_a_device_records_sets_and_the_person_sees_what_they_become(tmp_path, me
     assert told.likeliest[0]["probability"] <= math.exp(told.epsilon) / 26
     assert math.isclose(sum(one["probability"] for one in told.likeliest), 1) or len(told.likeliest) == 5
     client.close()
-
-
-def test_no_cap_is_warned_of_and_a_new_length_is_another_collection(tmp_path, capsys):
-    old, new = tmp_path / "old.toml", tmp_path / "new.toml"
-    old.write_text(TEXT)
-    new.write_text(TEXT.replace("length = 2", "length = 3").replace("most = 3", "most = 2", 1))
-    assert main(["metrics", "diff", str(old), str(new)]) in {0, 1}
-    printed = capsys.readouterr().out
-    assert "hashed" in printed
-    assert "sampled" in printed
-    uncapped = tmp_path / "uncapped.toml"
-    uncapped.write_text(registry_of(SETS, expires="2999-01-01"))
-    main(["metrics", "lint", str(uncapped)])
-    captured = capsys.readouterr()
-    printed = " ".join((captured.out + captured.err).split())
-    for metric in load_registry(uncapped).values():
-        values = metric_cost(metric).line("values")
-        assert values.about.startswith("any number of reports of 32 values and nothing")
-        assert values.epsilon == pytest.approx(33 * metric.mechanism.epsilon_permanent)
-        assert f"no cap: a device may report all 32 values, which cost {values.amount} together" in printed
 
 
 @pytest.mark.parametrize(

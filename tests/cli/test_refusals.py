@@ -50,6 +50,9 @@ def folder(tmp_path_factory):
         "params.csv": "k,h,m,p,q,f\n16,2,4,0.5,0.75,0.5\n",
         "malformed.csv": "k,h,m,p,q,f\n128,2,16,0.5,high,0.5\n",
         "values.csv": "client,cohort,value\nann,0,oak\nbob,1,elm\n",
+        "wrong.csv": "client,cohort,value\nann,0,oak\nbob,9,oak\neve,0\n",
+        "two.csv": "client,cohort,value\nann,0,oak\nann,2,oak\n",
+        "short.csv": "cohort,irr\n0,0101\n",
         "energy.toml": registry_text(),
         "readings.csv": "time,value\n2026-10-24T00:00,0.5\n",
         "colour.toml": COLOUR,
@@ -61,6 +64,7 @@ def folder(tmp_path_factory):
         "relay.toml": "gateway = 'http://c'\nmost_bytes = 0\n",
         "faulty.toml": text.replace('oracle = "grr"', 'oracle = "gr"'),
     }
+    files |= {f"serve-{number}.toml": text for number, (text, _) in enumerate(FAULTY_SETTINGS)}
     for name, content in files.items():
         (path / name).write_text(content, "utf-8")
     (path / "t").chmod(0o644)
@@ -79,6 +83,17 @@ def folder(tmp_path_factory):
     return path
 
 
+FAULTY_SETTINGS = [
+    ("compact_evry = 1", ", field compact_evry: there is no such setting; did you mean compact_every?"),
+    ("zebra = 1", ", field zebra: there is no such setting; the settings are registry, store, host"),
+    ('port = "80"', ", field port: give a whole number, not '80'"),
+    ("port = true", ", field port: give a whole number, not True"),
+    ("open_writes = 1", ", field open_writes: give true or false, not 1"),
+    ("store = 5", ", field store: give text, not 5"),
+    ("compact-every = 1\ncompact_every = 2", ", field compact_every: it is given twice, with - and with _"),
+    ("port = ", ": this is not TOML"),
+    ("grace = nan", ": grace: give a number that is not negative"),
+]
 FILES = "--params params.csv --counts counts.csv --map map.csv"
 STORED = "--store reports.db --registry colour.toml --metric colour"
 BY_RELEASE = "--store reports.db --registry grouped.toml --metric colour"
@@ -177,8 +192,19 @@ REFUSED = {
         ("--store reports.db OVERSTORY_TLS_KEY=key.pem", "tls_certificate and tls_key belong together"),
         ("--store reports.db --registry faulty.toml", "faulty.toml"),
     ],
+    "serve --registry metrics.toml --store reports.db": [
+        *((f"--config serve-{n}.toml", f"serve-{n}.toml{says}") for n, (_, says) in enumerate(FAULTY_SETTINGS)),
+        ("OVERSTORY_PROT=80", "OVERSTORY_PROT: there is no such setting; did you mean OVERSTORY_PORT?"),
+        ("OVERSTORY_PORT=many", "OVERSTORY_PORT=many: give a whole number"),
+        ("OVERSTORY_PORT=65536", "OVERSTORY_PORT=65536: ports are 0 .. 65535"),
+        ("OVERSTORY_GRACE=long", "OVERSTORY_GRACE=long: give a number"),
+        ("OVERSTORY_GRACE=-1", "OVERSTORY_GRACE=-1: give a number that is not negative"),
+        ("OVERSTORY_COMPACT_EVERY=nan", "OVERSTORY_COMPACT_EVERY=nan: give a number that is not negative"),
+        ("OVERSTORY_OPEN_WRITES=maybe", "OVERSTORY_OPEN_WRITES=maybe: give 1 or 0"),
+    ],
     "sum --params params.csv": [
         ("reports.parquet -o counts.parquet", "-o counts.parquet: counts are CSV: give another name"),
+        ("short.csv -o new.csv", "short.csv, line 2, field irr: expected 16 characters 0 or 1, found 4"),
     ],
     "demo": [
         ("--reports 0 -o never", "at least 1"),
@@ -207,6 +233,11 @@ REFUSED = {
     "encode --params params.csv": [
         ("--values values.csv -o x.json", "cannot tell the format from the name x.json"),
         ("--values values.csv -o no/x.csv", "no/x.csv: no such file or directory"),
+        (
+            "--values wrong.csv -o x.csv",
+            "wrong.csv, line 3, field cohort: expected a whole number from 0 to 3, found '9'",
+        ),
+        ("--values two.csv -o x.csv", "two.csv, line 3, field cohort: client 'ann' is in cohort 2 here and in 0 above"),
         ("--values values.csv --hash-family md5 -o x.csv", "there is no hash family 'md5'"),
     ],
     "decode": [
@@ -248,6 +279,8 @@ REFUSED = {
         (f"{TABLE} --method lasso", "crashes is read as a table: --method does not apply"),
         ("reports.parquet --counts counts.json", "--counts has no effect on exported folders"),
         ("reports.parquet --map map.csv", "--map has no effect on exported folders"),
+        (f"reports.parquet {STORED}", "--store has no effect on exported folders"),
+        ("exported", "--registry missing on exported folders"),
         ("values.csv --registry metrics.toml --metric theme", "values.csv: a file is no exported folder"),
     ],
     "gateway": [

@@ -12,7 +12,7 @@ from overstory.protocol.metrics import parse_registry
 from overstory.queries.counts import PeriodCounts, parse_range, read_store
 from overstory.queries.estimates import read_estimates
 from overstory.queries.readings import EstimateOptions
-from overstory.queries.sources.remote import RemoteError, read_remote
+from overstory.queries.sources import RemoteError, read_remote
 from support.collector_doubles import bad_server, http, replying
 from support.registry_texts import COLOURS, STRINGS, registry_of
 

@@ -11,9 +11,9 @@ from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
+from overstory.queries import sources
 from overstory.queries.counts import read_store
-from overstory.queries.sources import remote
-from overstory.queries.sources.remote import RemoteError, read_remote
+from overstory.queries.sources import RemoteError, read_remote
 from support.registry_texts import COLOURS, registry_of
 from support.running import within
 from support.served import served
@@ -144,7 +144,7 @@ def test_the_page_of_counts_takes_a_group(collector):
 
 def test_an_answer_of_another_group_is_noticed(collector, monkeypatch):
     _, url, token = collector
-    fetch = remote._fetch_json
-    monkeypatch.setattr(remote, "_fetch_json", lambda address, *rest: fetch(address.partition("?")[0], *rest))
+    fetch = sources._fetch_json
+    monkeypatch.setattr(sources, "_fetch_json", lambda address, *rest: fetch(address.partition("?")[0], *rest))
     with pytest.raises(RemoteError, match=r"the answer is of the group None: upgrade the collector"):
         read_remote(url, token, METRIC, group="1.1")

@@ -23,7 +23,7 @@ from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Heading
 from overstory.protocol.errors import ParameterError
 from overstory.queries.estimates import read_estimates
-from overstory.queries.readings import EstimateOptions
+from overstory.queries.readings import PLAIN, EstimateOptions
 from support.console_in_process import PublicScreen, client_of, console_on, open_test_store
 from support.console_weeks import registry, weeks
 
@@ -41,7 +41,7 @@ def estimates():
     made.close()
 
 
-def read(estimates, counted, reading="total", options=None):
+def read(estimates, counted, reading="total", options=PLAIN):
     [series] = estimates.read_all([counted], reading, options)
     return series
 

@@ -17,8 +17,6 @@ from support.engine_files import EVERY_ORACLE
 class Unreliable:
     """Counts in this process, in a drawn order, and does to the results what `spoil` says."""
 
-    name = "unreliable"
-
     def __init__(self, seed=0, spoil=lambda results: results):
         self.random, self.spoil = random.Random(seed), spoil
         self.given: list[int] = []
@@ -79,16 +77,6 @@ def test_a_file_that_was_changed_after_it_was_listed_is_noticed(collection):
     lying = [Unit(**vars(unit) | {"num_reports": 99}) if unit is changed else unit for unit in units]
     with pytest.raises(EngineError, match=r"reports were counted in .*, and the file states 99: it was changed"):
         count(LocalEngine(1), made.job(), lying)
-
-
-def test_an_object_with_a_map_is_an_engine(collection):
-    class Own:
-        def map(self, job, units):
-            return ((unit.number, count_unit(job, unit)) for unit in units)
-
-    own = Own()
-    made = collection()
-    assert count(own, made.job(), made.units()).counts == made.counts
 
 
 def test_counting_imports_no_pandas(collection, tmp_path):

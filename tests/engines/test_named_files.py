@@ -52,6 +52,7 @@ def test_folders_globs_and_files_are_named_once_in_order(folder):
     ("inputs", "says"),
     [
         ([], "no files of reports are named"),
+        (["{}/absent.parquet"], "No such file or directory"),
         (["{}/metric=a", "{}/metric=a/period=1/x.parquet"], "x.parquet is named twice: its reports would be counted"),
         (["{}/*.parquet"], r"no file's name matches .*/\*\.parquet"),
         (["{}/empty"], r"is a directory that holds no file ending in \.parquet"),
@@ -61,13 +62,8 @@ def test_folders_globs_and_files_are_named_once_in_order(folder):
 )
 def test_what_cannot_be_counted_is_named(folder, inputs, says):
     (folder / "empty").mkdir()
-    with pytest.raises((ParameterError, FormatError), match=says):
+    with pytest.raises((ParameterError, FormatError, FileNotFoundError), match=says):
         find_places([text.format(folder) for text in inputs])
-
-
-def test_a_missing_file_is_the_operating_systems_error(folder):
-    with pytest.raises(FileNotFoundError):
-        find_places([f"{folder}/absent.parquet"])
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_places, find_sets
 from overstory.engines.units import Job, read_contents, units_of
 from overstory.protocol.errors import FormatError, OverstoryError
-from overstory.queries.sources.exported import ExportedReports
+from overstory.queries.sources import ExportedReports
 from support.engine_files import ORACLES, Collection
 from support.exported_store import export_all, fill, registry, small_parts, sum_folder
 from support.object_store import put

@@ -15,29 +15,23 @@ def names(folder):
     return [path.name for path in folder.iterdir()]
 
 
-def write_half(path, error):
-    with writing(path) as raw:
-        raw.write(b"half of it")
-        raise error
-
-
-def test_an_error_leaves_what_was_there(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("before")
-    with pytest.raises(RuntimeError):
-        write_half(path, RuntimeError)
-    assert path.read_text() == "before"
-    assert names(tmp_path) == ["out.txt"]
+def half_of_it():
+    yield b"half of it"
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.csv.gz"])
-def test_an_error_leaves_nothing_where_nothing_was(tmp_path, name):
-    with pytest.raises(KeyboardInterrupt):
-        write_half(tmp_path / name, KeyboardInterrupt)
-    assert names(tmp_path) == []
+@pytest.mark.parametrize("before", [b"before", None])
+def test_an_error_leaves_what_was_there_or_nothing(tmp_path, name, before):
+    path = tmp_path / name
+    if before is not None:
+        path.write_bytes(before)
+    with pytest.raises(KeyboardInterrupt), writing(path) as raw:
+        raw.writelines(half_of_it())
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == ({} if before is None else {name: before})
 
 
-def test_a_file_keeps_its_mode_and_its_link(tmp_path):
+def test_a_file_keeps_its_mode_and_its_link_and_a_new_one_has_the_usual_mode(tmp_path):
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("before")
     target.chmod(0o640)
@@ -47,9 +41,6 @@ def test_a_file_keeps_its_mode_and_its_link(tmp_path):
     assert link.is_symlink()
     assert target.read_text() == "after"
     assert target.stat().st_mode & 0o777 == 0o640
-
-
-def test_a_new_file_has_the_usual_mode(tmp_path):
     (tmp_path / "usual").touch()
     with writing_text(tmp_path / "new") as text:
         text.write("x")

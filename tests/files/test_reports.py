@@ -5,9 +5,11 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from overstory.files import reports as module
 from overstory.files.parquet import Label, read_label, read_parquet, write_blocks
@@ -137,8 +139,6 @@ def test_reports_of_any_width_survive_every_format(tmp_path_factory, reports):
 @given(REPORTS)
 @settings(deadline=None, max_examples=50)
 def test_packed_text_is_the_integer(reports):
-    import pyarrow as pa
-
     num_bits, rows = reports
     column = pa.array([f"{bits:0{num_bits}b}".encode() for _, bits in [(0, 0), *rows, (0, 0)]], pa.binary())
     words = module.packed_text(column.slice(1, len(rows)), num_bits)
@@ -178,55 +178,29 @@ def test_a_label_of_other_parameters_is_refused(tmp_path, other, says):
     assert says in str(caught.value)
 
 
-class TestParquet:
-    def altered(self, path, label=None, **other):
-        """Write two reports whose file has another label, none (b""), or other columns."""
-        from pyarrow import parquet
-
-        write_blocks(path, [batch([(0, 1), (2, 256)])], LABEL)
-        table = parquet.read_table(path)
-        for name, column in other.items():
-            table = table.set_column(table.schema.get_field_index(name), name, column)
-        metadata = {} if label == b"" else {b"overstory": LABEL.to_json() if label is None else label}
-        parquet.write_table(table.replace_schema_metadata(metadata), path)
-        return path
-
-    def test_faults(self, tmp_path):
-        import pyarrow as pa
-
-        path = tmp_path / "r.parquet"
-        faults = {
-            "expected one column cohort": {"cohort": pa.array([0, 2], pa.int64())},
-            "expected one column blob": {"blob": pa.array([b"\1\0", b"\0\1"], pa.binary(2))},
-        }
-        assert rows_of(read_parquet(self.altered(path))) == [(0, 1), (2, 256)]
-        for says, columns in faults.items():
-            with pytest.raises(FormatError) as caught:
-                list(read_parquet(self.altered(path, **columns)))
-            assert says in str(caught.value)
-
-    @pytest.mark.parametrize(
-        ("label", "says"),
-        [
-            (b"{", "holds no label"),
-            (b"[]", "holds no label"),
-            (b"\xff", "holds no label"),
-            (LABEL.to_json().replace(b'"num_bits":12', b'"num_bits":0'), "altered"),
-            (LABEL.to_json().replace(b"rappor", b"RAPPOR"), "altered"),
-        ],
-    )
-    def test_labels_that_are_none(self, tmp_path, label, says):
-        path = self.altered(tmp_path / "r.parquet", label)
-        with pytest.raises(FormatError, match=says):
-            list(read_parquet(path))
-
-    def test_no_label_or_no_parquet(self, tmp_path):
-        path = self.altered(tmp_path / "r.parquet", b"")
-        with pytest.raises(FormatError, match="no key overstory"):
-            list(read_parquet(path))
-        path.write_bytes(b"PAR1 and nothing more")
-        with pytest.raises(FormatError, match="no sound Parquet file"):
-            list(read_parquet(path))
+@pytest.mark.parametrize(
+    ("label", "columns", "says"),
+    [
+        (LABEL.to_json(), {"cohort": pa.array([0, 2], pa.int64())}, "expected one column cohort"),
+        (LABEL.to_json(), {"blob": pa.array([b"\1\0", b"\0\1"], pa.binary(2))}, "expected one column blob"),
+        *((label, {}, "holds no label") for label in (b"{", b"[]", b"\xff")),
+        (LABEL.to_json().replace(b'"num_bits":12', b'"num_bits":0'), {}, "altered"),
+        (LABEL.to_json().replace(b"rappor", b"RAPPOR"), {}, "altered"),
+        (Label(1, (1 << 31) + 1, {"name": "any"}).to_json(), {}, "altered"),
+        (None, {}, "no key overstory"),
+    ],
+)
+def test_parquet_that_holds_no_reports_of_ours(tmp_path, label, columns, says):
+    """Two reports whose file has another label, none, or other columns."""
+    path = tmp_path / "r.parquet"
+    write_blocks(path, [batch([(0, 1), (2, 256)])], LABEL)
+    assert rows_of(read_parquet(path)) == [(0, 1), (2, 256)]
+    table = parquet.read_table(path)
+    for name, column in columns.items():
+        table = table.set_column(table.schema.get_field_index(name), name, column)
+    parquet.write_table(table.replace_schema_metadata({} if label is None else {b"overstory": label}), path)
+    with pytest.raises(FormatError, match=says):
+        list(read_parquet(path))
 
 
 MEMORY = """
@@ -263,7 +237,7 @@ def test_any_cut_into_blocks_reads_the_same(csv_path, monkeypatch, smallest):
     text = 'cohort,note,irr\n0,"a\n""b""\n",000000000101\n2,,111111111111\n\n1,"x, y",000000000000\r\n0,,100000000000'
     csv_path.write_bytes(text.encode())
     monkeypatch.setattr(module, "SMALLEST", smallest)
-    from overstory.files.csv import blocks
+    from overstory.files.io import blocks
 
     for size in range(1, len(text) + 2):
         monkeypatch.setattr(module, "blocks", lambda stream, source, size=size: blocks(stream, source, size))

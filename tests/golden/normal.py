@@ -90,20 +90,6 @@ def differing(expected, actual):
     return before, after
 
 
-def kinds_of_change(expected, actual):
-    """Name what kinds of things differ: keys of JSON, numbers, words."""
-    keys = re.compile(r'"([^"\n]*)": ')
-    kinds = []
-    if keys.findall(expected) != keys.findall(actual):
-        kinds.append("keys")
-    before, after = NUMBER.findall(expected), NUMBER.findall(actual)
-    if len(before) != len(after) or not all(map(near, before, after)):
-        kinds.append("numbers")
-    if NUMBER.sub("#", keys.sub("", expected)) != NUMBER.sub("#", keys.sub("", actual)):
-        kinds.append("words")
-    return kinds
-
-
 def _fraction(number):
     return "." in number or "e" in number
 

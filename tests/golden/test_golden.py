@@ -4,50 +4,48 @@ import difflib
 import os
 
 import pytest
-import scenes
-from normal import cleaned, differing, kinds_of_change, near, same
+import record
+from normal import cleaned, differing, near, same
 
 MOST_LINES = 80
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    place = tmp_path_factory.mktemp("golden") / scenes.PLACE
-    scenes.prepare(place)
+    place = tmp_path_factory.mktemp("golden") / record.PLACE
+    record.prepare(place)
     return place
 
 
-@pytest.mark.parametrize("name", scenes.SCENES)
+@pytest.mark.parametrize("name", record.SCENES)
 def test_what_was_recorded_is_what_comes_out(name, place):
-    expected, actual = scenes.recorded(name).read_text("utf-8"), scenes.play(name, place)
+    expected, actual = record.recorded(name).read_text("utf-8"), record.play(name, place)
     if not same(expected, actual):
         before, after = differing(expected, actual)
         lines = list(difflib.unified_diff(before, after, f"recorded/{name}", f"{name} now", lineterm="", n=2))
         more = [f"... {len(lines) - MOST_LINES} more lines"] if len(lines) > MOST_LINES else []
-        kinds = " and ".join(kinds_of_change(expected, actual))
-        pytest.fail(os.linesep.join([f"{kinds} changed", *lines[:MOST_LINES], *more]), pytrace=False)
+        pytest.fail(os.linesep.join([*lines[:MOST_LINES], *more]), pytrace=False)
 
 
 def test_every_recorded_file_belongs_to_a_scene():
-    assert len(scenes.SCENES) > 25  # a module of scenes that nobody imports plays nothing
-    assert not scenes.unclaimed()
+    assert len(record.SCENES) > 25  # a module of scenes that nobody imports plays nothing
+    assert not record.unclaimed()
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "kinds"),
+    ("before", "after"),
     [
-        ('"said": 1.5', '"detail": 1.5', ["keys"]),
-        ('"count": 1.5', '"count": 1.500001', ["numbers"]),
-        ('"count": 12', '"count": 13', ["numbers"]),
-        ('"why": "for ever"', '"why": "permanently"', ["words"]),
-        ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', ["keys", "numbers"]),
-        ("1.5,2.5", "1.5,2.5,3.5", ["numbers", "words"]),
-        ('"bits": "00ff12"', '"bits": "00ff13"', ["words"]),
+        ('"said": 1.5', '"detail": 1.5'),
+        ('"count": 1.5', '"count": 1.500001'),
+        ('"count": 12', '"count": 13'),
+        ('"why": "for ever"', '"why": "permanently"'),
+        ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}'),
+        ("1.5,2.5", "1.5,2.5,3.5"),
+        ('"bits": "00ff12"', '"bits": "00ff13"'),
     ],
 )
-def test_a_key_a_number_or_a_word_that_changes_is_seen(before, after, kinds):
+def test_a_key_a_number_or_a_word_that_changes_is_seen(before, after):
     assert not same(before, after)
-    assert kinds_of_change(before, after) == kinds
 
 
 def test_the_last_digits_of_a_number_may_differ():

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.csv import bit_string, blocks, integer, records, row_parser, short, split_header, utf8
-from overstory.files.io import reading
+from overstory.files.io import bit_string, blocks, integer, reading, records, row_parser, short, split_header, utf8
 from overstory.files.reports import OTHER_NAMES
 from overstory.presentation.formats import plural
 from overstory.presentation.render_data import quoted

@@ -49,7 +49,6 @@ class Option:
         self.name: str = name
         self.settings: dict[str, Any] = (SHARED[name].settings if name in SHARED else {}) | given | differences
         self.default, self.kind = self.settings.get("default"), self.settings.get("type", str)
-        self.choices: tuple[str, ...] = self.settings.get("choices", ())
         self.scope: str | None = None
         self.on_command_line = True
         text = self.settings.get("help", "")
@@ -124,70 +123,58 @@ class Group:
             option.add_to(group)
 
 
+@dataclass
 class Rule:
     """What must hold of the options that are given together."""
 
-    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:
+    options: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    why: str = ""
+    must: bool = False  # of `OneOf`: one of them must be given
+
+    def check(self, given: Sequence[str]) -> None:
         """Raise ParameterError where it does not hold; `given` are the options' names, in the order of the help."""
+        if problem := self.problem(given):
+            raise ParameterError(f"{problem}: {self.why}" if self.why else problem)
+
+    def problem(self, given: Sequence[str]) -> str | None:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
 class Needs(Rule):
     """Options that have no effect unless one of others is given."""
 
-    options: tuple[str, ...]
-    others: tuple[str, ...]
-    why: str = ""
-
-    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:  # noqa: ARG002 - of the other rules
+    def problem(self, given: Sequence[str]) -> str | None:
         idle = [name for name in given if name in self.options]
-        if idle and not set(given).intersection(self.others):
-            raise ParameterError(_because(f"{idle[0]} has no effect without {' or '.join(self.others)}", self.why))
+        is_idle = idle and not set(given).intersection(self.others)
+        return f"{idle[0]} has no effect without {' or '.join(self.others)}" if is_idle else None
 
 
-@dataclass(frozen=True)
 class Idle(Rule):
     """Options that have no effect where one of others is given."""
 
-    options: tuple[str, ...]
-    others: tuple[str, ...]
-    why: str = ""
-
-    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:  # noqa: ARG002 - of the other rules
+    def problem(self, given: Sequence[str]) -> str | None:
         idle, others = ([name for name in given if name in names] for names in (self.options, self.others))
-        if idle and others:
-            raise ParameterError(_because(f"{idle[0]} has no effect with {others[0]}", self.why))
+        return f"{idle[0]} has no effect with {others[0]}" if idle and others else None
 
 
-@dataclass(frozen=True)
 class OneOf(Rule):
     """Options of which one may be given, or must be."""
 
-    options: tuple[str, ...]
-    why: str = ""
-    must: bool = False
-
-    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:  # noqa: ARG002 - of the other rules
+    def problem(self, given: Sequence[str]) -> str | None:
         chosen = [name for name in given if name in self.options]
         if len(chosen) > 1:
-            raise ParameterError(_because(f"{' and '.join(chosen)} exclude each other: give one", self.why))
-        if self.must and not chosen:
-            raise ParameterError(_because(f"give one of {', '.join(self.options)}", self.why))
+            return f"{' and '.join(chosen)} exclude each other: give one"
+        return f"give one of {', '.join(self.options)}" if self.must and not chosen else None
 
 
-@dataclass(frozen=True)
 class Together(Rule):
     """Options that are given all, or none of them."""
 
-    options: tuple[str, ...]
-    why: str = ""
-
-    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:  # noqa: ARG002 - of the other rules
+    def problem(self, given: Sequence[str]) -> str | None:
         missing = [name for name in self.options if name not in given]
-        if missing and len(missing) < len(self.options):
-            problem = f"{', '.join(missing)} missing: {' and '.join(self.options)} belong together"
-            raise ParameterError(_because(problem, self.why))
+        is_part = 0 < len(missing) < len(self.options)
+        return f"{', '.join(missing)} missing: {' and '.join(self.options)} belong together" if is_part else None
 
 
 @dataclass(frozen=True)
@@ -195,38 +182,26 @@ class Form:
     """A form of a command: which options choose it, which it needs, and which it takes that others may not."""
 
     name: str  # after "has no effect"
-    chosen: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()  # none: it is the last form, for whatever chooses no other
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
 
-    @property
-    def own(self) -> set[str]:
-        """Options that mean something in this form, and nothing in a form that does not list them."""
-        return {*self.chosen, *self.takes}
-
-    def is_chosen(self, given: Sequence[str]) -> bool:
-        """Whether the command line is of this form; the last form has no condition."""
-        return not self.chosen or not set(given).isdisjoint(self.chosen)
-
 
 class Forms(Rule):
-    """The forms of a command: the first that is chosen counts, and the run finds its name in `args.form`."""
+    """The forms of a command: the first that is chosen counts."""
 
     def __init__(self, *forms: Form, why: str = "") -> None:
-        self.forms, self.why = forms, why
+        super().__init__((), why=why)
+        self.forms = forms
 
-    def check(self, given: Sequence[str], args: argparse.Namespace) -> None:
-        form = next(form for form in self.forms if form.is_chosen(given))
+    def problem(self, given: Sequence[str]) -> str | None:
+        form = next(form for form in self.forms if not form.chosen or not set(given).isdisjoint(form.chosen))
+        fitting = {*form.chosen, *form.takes, *form.needs}
         for name in given:
-            if name not in {*form.own, *form.needs} and any(name in other.own for other in self.forms):
-                raise ParameterError(_because(f"{name} has no effect {form.name}", self.why))
-        if missing := [name for name in form.needs if name not in given]:
-            raise ParameterError(_because(f"{', '.join(missing)} missing {form.name}", self.why))
-        args.form = form.name
-
-
-def _because(problem: str, why: str) -> str:
-    return f"{problem}: {why}" if why else problem
+            if name not in fitting and any(name in (*other.chosen, *other.takes) for other in self.forms):
+                return f"{name} has no effect {form.name}"
+        missing = [name for name in form.needs if name not in given]
+        return f"{', '.join(missing)} missing {form.name}" if missing else None
 
 
 class Command:
@@ -246,12 +221,9 @@ class Command:
         writes_tables: bool = False,
     ) -> None:
         self.name, self._example, self._summary, self._more = name, example, summary, more
-        each = tuple(_each(options))
-        self.options, self.actions, self.rules = (
-            tuple(one for one in each if one.on_command_line),
-            tuple(actions),
-            rules,
-        )
+        each = [one for given in options for one in (given.options if isinstance(given, Group) else (given,))]
+        self.options, self.actions = [one for one in each if one.on_command_line], tuple(actions)
+        self.rules = rules
         self._groups = tuple(one for one in options if isinstance(one, Group) or one.on_command_line)
         if keys := [one for one in each if not one.on_command_line]:
             lines = (f"  {one.key:16} {one.settings['help']}" for one in keys)
@@ -275,13 +247,7 @@ class Command:
             )
             common = parser.add_argument_group("of every command")
             if self._writes_tables and all(option.key != "output" for option in self.options):
-                common.add_argument(
-                    "-o",
-                    "--output",
-                    metavar="FILE",
-                    type=_of_tables,
-                    help="write the tables: .csv, .md or .tex (LaTeX)",
-                )
+                Option("--output", "write the tables: .csv, .md or .tex (LaTeX)", type=_of_tables).add_to(common)
             if self._prints_json:
                 common.add_argument("--json", action="store_true", help="print the outcome as JSON")
             common.add_argument("--quiet", action="store_true", help="print no progress bar and no closing line")
@@ -299,7 +265,7 @@ class Command:
             option.check_value(value, f"{option.shown} {shown}")
         given = [option.shown for option in chosen]
         for rule in self.rules:
-            rule.check(given, args)
+            rule.check(given)
 
 
 def _of_tables(output: str) -> str:
@@ -308,11 +274,6 @@ def _of_tables(output: str) -> str:
             f"{output!r:.60} is no file of tables: give one that ends in .csv, .md or .tex"
         )
     return output
-
-
-def _each(options: Iterable[Option | Group]) -> Iterator[Option]:
-    for option in options:
-        yield from option.options if isinstance(option, Group) else (option,)
 
 
 PREFIX: Final = "OVERSTORY_"
@@ -333,20 +294,6 @@ def keys(*options: Option) -> tuple[Option, ...]:
 
 def flag(name: str, text: str) -> Option:
     return Option(name, text, action="store_true")
-
-
-ENGINE: Final = Option(
-    "--engine",
-    "what counts Parquet: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",
-    "ENGINE",
-)
-SOURCES: Final = Group(
-    "what made the reports (unless given: the label of a Parquet file)",
-    Option("--params"),
-    Option("--registry"),
-    Option("--metric", "with --registry: the metric", "ID"),
-)
-OF_SOURCES: Final = (OneOf(("--params", "--registry")), Together(("--registry", "--metric")))
 
 
 def check_pipes(args: argparse.Namespace, *inputs: str) -> None:
@@ -412,6 +359,12 @@ CSV: Final = Option(
 )
 
 
+CSV_KEYS: Final = (
+    *(f"{key}=..." for key in ("delimiter", "missing", "encoding", "decimal", "dates")),
+    *("tidy", "no-header", "words"),
+)
+
+
 def form_of(words: Sequence[str]) -> ColumnForm:
     from overstory.analysis.tables.columns import PERIODS
     from overstory.files.columns import Form
@@ -419,20 +372,14 @@ def form_of(words: Sequence[str]) -> ColumnForm:
     given: dict[str, list[str]] = {}
     for word in words:
         key, equals, value = word.partition("=")
-        if bool(equals) != _CSV_KEYS.get(key, "").endswith("=...") or key not in _CSV_KEYS:
-            raise ParameterError(f"--csv {word}: give {', '.join(_CSV_KEYS.values())}")
+        if f"{key}{equals and '=...'}" not in CSV_KEYS:
+            raise ParameterError(f"--csv {word}: give {', '.join(CSV_KEYS)}")
         given.setdefault(key, []).append(value)
     delimiter, encoding, decimal = (given.get(key, [None])[-1] for key in ("delimiter", "encoding", "decimal"))
     tab, missing = "\t" if delimiter in {"tab", r"\t"} else delimiter, tuple(given.get("missing", ()))
     dates = {"by" if value in PERIODS else "dates": value for value in given.get("dates", ())}
     flags = "tidy" in given, encoding, "no-header" not in given
     return Form(tab, missing, *flags, decimal, dates.get("dates"), dates.get("by"), "words" in given)
-
-
-_CSV_KEYS: Final = {
-    **{key: f"{key}=..." for key in ("delimiter", "missing", "encoding", "decimal", "dates")},
-    **{key: key for key in ("tidy", "no-header", "words")},
-}
 
 
 @contextmanager

@@ -81,9 +81,9 @@ ALIASES: Final = {("plan", "--epsilon-report"): "--epsilon", ("sum", "--reports"
 
 MODULES: Final = {
     **dict.fromkeys(
-        ("audit", "check-oracle", "collect", "compare", "decode", "demo", "discover", "plan"), "analysis.commands"
+        ("audit", "check-oracle", "collect", "compare", "decode", "demo", "discover", "encode", "map", "plan", "sum"),
+        "analysis.commands",
     ),
-    **dict.fromkeys(("encode", "map", "sum"), "rappor.commands"),
     **dict.fromkeys(("metrics", "privacy"), "registry.commands"),
     **dict.fromkeys(
         ("console", "doctor", "export", "gateway", "keys", "relay", "serve", "simulate", "store"), "service.commands"
@@ -115,8 +115,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         # The kernels have threads of their own; OpenBLAS's only spin beside them, and cost decoding half its time.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        if LEAVE_FILES.intersection(sys.argv[1:2]):
-            _end_in_order()
+        if {"serve", *LEAVE_FILES}.intersection(sys.argv[1:2]):
+            _set_signals(sys.argv[1])
     try:
         status = _run(_as_options(list(sys.argv[1:] if argv is None else argv)))
         sys.stdout.flush()
@@ -143,9 +143,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 _terminated: Final[list[int]] = []
 
 
-def _end_in_order() -> None:
-    """Let SIGTERM end the command as Control-C does: what it has begun is cleaned up."""
+def _set_signals(command: str) -> None:
+    """Let SIGTERM end some commands as Control-C does, which cleans up; keep a collector that is reloaded early."""
     import signal
+
+    if command == "serve" and hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it can be handled: the files are read now anyway
+    if command not in LEAVE_FILES:
+        return
 
     def end(number: int, _: object) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # cleaning up is not interrupted
@@ -190,6 +195,7 @@ def _run(argv: list[str]) -> int:
     parser = _parser(named, module, listed=(named,) if module is not None and argv[0] == named else COMMANDS)
     try:
         args = parser.parse_args(argv)
+        args.line = [parser.prog, *argv]  # a page that a command writes says how to make it again
     except SystemExit as leaving:
         return int(leaving.code or 0)
     if module is None:

@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from overstory.protocol.errors import ParameterError
 
@@ -23,60 +23,46 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
 
 
-@dataclass(frozen=True)
-class Printing:
-    """What is printed and written of an answer."""
-
-    json: bool
-    quiet: bool
-    output: str | None  # the folder; -: the CSV to standard output
-    spreadsheet: bool
-    everything: bool  # also what was not detected
-
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> Printing:
-        return cls(args.json, args.quiet, args.output, args.spreadsheet, args.all)
-
-
-def show_answer(printing: Printing, answer: Result, more: Iterable[Block] = ()) -> None:
+def show_answer(args: argparse.Namespace, answer: Result, more: Iterable[Block] = ()) -> None:
     """Write an answer to the files that are asked for, and print it as JSON or as blocks that name the file."""
-    if printing.output == "-":
-        from overstory.files.io import writing_csv
+    written, facts = args.output, partial(answer.to_json, everything=args.all)
+    if args.output == "-" or is_table(args.output):
+        Path(args.output).parent.mkdir(parents=True, exist_ok=True)
+        write_table(args, answer.blocks(everything=args.all), lambda text: text.writelines(answer.csv_lines()))
+    elif args.output:
+        from overstory.files.io import writing_csv, writing_text
 
-        with writing_csv(printing.output, spreadsheet=printing.spreadsheet) as text:
+        folder = Path(args.output)
+        written = str(folder / f"{answer.name}.csv")
+        folder.mkdir(parents=True, exist_ok=True)
+        with writing_csv(written, spreadsheet=args.spreadsheet) as text:
             text.writelines(answer.csv_lines())
+        with writing_text(folder / f"{answer.name}.json") as text:
+            text.write(_json(facts()) + "\n")
+    if args.output == "-":
         return
-    written = str(_write(printing, printing.output, answer)) if printing.output else None
-    if printing.json:
-        print(_json(printing, answer))
+    if args.json:
+        print(_json(facts()))
     else:
         from overstory.presentation.render_text import print_document
 
-        shown = answer.blocks(everything=printing.everything, written=None if printing.quiet else written)
+        shown = answer.blocks(everything=args.all, written=None if args.quiet else written)
         print_document(chain(shown, more))
 
 
-def _json(printing: Printing, answer: Result) -> str:
-    """Return the facts and what was detected, or all values where the options say so."""
-    return json.dumps(answer.to_json(everything=printing.everything), separators=(",", ":"), allow_nan=False)
+def _json(facts: dict[str, Any]) -> str:
+    return json.dumps(facts, separators=(",", ":"), allow_nan=False)
 
 
-def _write(printing: Printing, output: str, answer: Result) -> Path:
-    """Write NAME.csv (every value) and NAME.json (what was detected, and the facts to read it by), or one file."""
-    from overstory.files.io import writing_csv, writing_text
+def write_table(args: argparse.Namespace, blocks: Iterable[Block], write_csv: Callable[[TextIO], object]) -> None:
+    """Write -o: the tables into .md or .tex, else CSV, with every value."""
+    if args.output.endswith((".md", ".tex")):
+        write_tables(args.output, blocks)
+        return
+    from overstory.files.io import writing_csv
 
-    target = Path(output)
-    if target.suffix in {".md", ".tex"}:
-        write_tables(output, answer.blocks(everything=printing.everything))
-        return target
-    file = target if target.suffix == ".csv" else target / f"{answer.name}.csv"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with writing_csv(file, spreadsheet=printing.spreadsheet) as text:
-        text.writelines(answer.csv_lines())
-    if file != target:
-        with writing_text(target / f"{answer.name}.json") as text:
-            text.write(_json(printing, answer) + "\n")
-    return file
+    with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
+        write_csv(text)
 
 
 def is_table(output: str | None) -> bool:
@@ -91,8 +77,6 @@ def write_tables(output: str, blocks: Iterable[Block]) -> None:
     from overstory.files.io import writing_text
     from overstory.presentation.shown import ENDINGS, in_form
 
-    if not is_table(output):
-        raise ParameterError(f"{output}: a table is written into a file that ends in .csv, .md or .tex")
     with writing_text(output) as text:
         text.write(in_form(blocks, ENDINGS[Path(output).suffix]))
 

@@ -16,7 +16,7 @@ from overstory.console.view import ScreenError
 from overstory.presentation.formats import date_words
 from overstory.protocol.errors import ParameterError
 from overstory.queries.counts import PeriodCounts, read_store
-from overstory.queries.readings import Aggregation, EstimateOptions, Reading
+from overstory.queries.readings import PLAIN, Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
     from overstory.collector.store import Store
@@ -75,22 +75,20 @@ class ConsoleData:
             raise ScreenError(400, f"group: {error}" if group else str(error)) from error
 
     def estimates(
-        self, counts: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions | None = None
+        self, counts: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions = PLAIN
     ) -> EstimateSeries:
         """Return estimates, each decoded once; ScreenError 400: unfit option, 202: ask again, 503: too much waits."""
         return self.all_estimates([counts], reading, options)[0]
 
     def all_estimates(
-        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
+        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions = PLAIN
     ) -> list[EstimateSeries]:
         with _as_screen_errors():
             return self.decoder.read_all(several, reading, options)
 
-    def reading(
-        self, counts: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
-    ) -> Reading:
+    def reading(self, counts: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> Reading:
         with _as_screen_errors():
-            return self.decoder.read_reading(counts, kind, options or EstimateOptions())
+            return self.decoder.read_reading(counts, kind, options)
 
 
 @contextmanager

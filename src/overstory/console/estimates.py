@@ -254,7 +254,7 @@ class Estimates:
         self._queue = ThreadPoolExecutor(1, "decoding")
 
     def read_all(
-        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions | None = None
+        self, several: Sequence[PeriodCounts], reading: Aggregation, options: EstimateOptions
     ) -> list[EstimateSeries]:
         """Return estimates; ScreenError 202: not all are ready, 503: too much waits; or WorkerError."""
         ready, missing = dict[bytes, "Estimate"](), dict[bytes, Task]()

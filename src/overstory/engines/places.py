@@ -53,16 +53,16 @@ def find_sets(source: str) -> list[ExportedSet]:
     if Path(source).is_file():
         raise ParameterError(f"{source}: a file is no exported folder; a store is named by --store")
     top = Folder(source)
-    split = [name.rpartition("/") for name in _manifests(top)]
-    sets = [_read(Folder(top.address(below) if below else source), last) for below, _, last in split]
+    split = [name.rpartition("/") for name in top.names(recursive=True)]
+    sets = [
+        _read(Folder(top.address(below) if below else source), last)
+        for below, _, last in split
+        if MANIFEST_NAME.fullmatch(last)
+    ]
     if not sets:
         raise ParameterError(f"{top.identity} holds no manifest: nothing was exported there, or no export has finished")
     check_once(sets)
     return sets
-
-
-def _manifests(folder: Folder) -> list[str]:
-    return [name for name in folder.names(recursive=True) if MANIFEST_NAME.fullmatch(name.rpartition("/")[2])]
 
 
 def check_once(sets: Iterable[ExportedSet]) -> None:

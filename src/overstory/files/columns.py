@@ -19,8 +19,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.files.csv import SMALLEST, surely_csv
-from overstory.files.io import Advance, foreign, is_parquet, reading
+from overstory.files.io import SMALLEST, Advance, foreign, is_parquet, reading, surely_csv
 from overstory.presentation.streams import printable
 from overstory.protocol.errors import FormatError, ParameterError
 
@@ -95,7 +94,8 @@ def layout_of(path: str, form: Form, wanted: Sequence[str] = ()) -> Layout:
 
     def likelihood(mark: str) -> tuple[bool, int, bool]:
         first, second = firsts[mark]
-        return _has(first, wanted) and form.header, len(first), len(first) == len(second)
+        has_wanted = bool(wanted) and {*wanted} <= {*first, *(name.strip() for name in first)}
+        return has_wanted and form.header, len(first), len(first) == len(second)
 
     likeliest = max(delimiters, key=likelihood)
     first = firsts[likeliest][0]
@@ -130,11 +130,6 @@ def _first_records(text: str, delimiter: str) -> tuple[list[str], list[str]]:
         return next(reader, []), next(reader, [])
     except csv.Error:
         return text.partition("\n")[0].split(delimiter), []
-
-
-def _has(names: Sequence[str], wanted: Sequence[str]) -> bool:
-    there = {name.strip() for name in names} | set(names)
-    return bool(wanted) and all(name in there for name in wanted)
 
 
 def check_columns(path: str, names: Sequence[str], columns: Sequence[str]) -> None:
@@ -353,16 +348,6 @@ class ArrowTexts:
         return np.array([*numbers, -1], np.int32)[rows]
 
 
-def columns_of(path: str) -> tuple[str, ...]:
-    """Return the names of the file's columns."""
-    if not is_parquet(path):
-        return layout_of(path, ANY_FORM).names
-    with _explained(path):
-        from pyarrow import parquet
-
-        return tuple(parquet.read_schema(path).names)
-
-
 def blocks(
     path: str,
     columns: Sequence[str],
@@ -382,7 +367,12 @@ def _tables(
     path: str, columns: Sequence[str], form: Form, advance: Advance | None, block: int
 ) -> Iterator[tuple[Any, ...]]:
     layout = None if is_parquet(path) else layout_of(path, form, columns)
-    check_columns(path, columns_of(path) if layout is None else layout.names, columns)
+    if layout is None:
+        with _explained(path):
+            from pyarrow import parquet
+
+            names = tuple(parquet.read_schema(path).names)
+    check_columns(path, names if layout is None else layout.names, columns)
     is_small = Path(path).stat().st_size <= min(SMALLEST, block)
     if layout is not None and is_small and (small := read_plain(path, layout, columns)) is not None:
         if advance is not None:

@@ -173,21 +173,15 @@ class Manifest:
             if fields["version"] != VERSION:
                 problem = f"a manifest of version {fields['version']}; this program reads {VERSION}: upgrade overstory"
                 raise FormatError(problem, source=source)
-            manifest = cls._of_fields(fields, source)
+            label = Label.from_json(json.dumps(fields["mechanism"]).encode(), source)
+            parts = [PartFile(part["file"], part["bytes"], part["crc32"], part["reports"]) for part in fields["parts"]]
+            same = {name: fields[name] for name in OWN}
+            manifest = cls(**same, label=label, totals=tuple(fields["cohort_totals"]), parts=tuple(parts))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise FormatError(f"this is no manifest of {FORMAT} ({error!r})", source=source) from error
-        if fault := manifest._contradiction(fields):  # noqa: SLF001 - its own
+        if fault := manifest._contradiction(fields):
             raise FormatError(f"the manifest contradicts itself ({fault}): it was altered", source=source)
         return manifest
-
-    @classmethod
-    def _of_fields(cls, fields: dict[str, Any], source: str) -> Manifest:
-        label = Label.from_json(json.dumps(fields["mechanism"]).encode(), source)
-        parts = tuple(
-            PartFile(**{name: part[name] for name in ("file", "bytes", "crc32", "reports")}) for part in fields["parts"]
-        )
-        same = {name: fields[name] for name in OWN}
-        return cls(**same, label=label, totals=tuple(fields["cohort_totals"]), parts=parts)
 
     def _contradiction(self, fields: dict[str, Any]) -> str | None:
         numbers = [self.period, self.period_seconds, *self.totals]

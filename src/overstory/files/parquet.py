@@ -255,7 +255,10 @@ def reports_of_row_groups(file: Any, source: str) -> list[int]:
 def read_row_groups(file: Any, label: Label, source: str, groups: Sequence[int] | None = None) -> Iterator[ReportBatch]:
     """Yield the reports of some row groups of an open file, all unless given."""
     expected = block_columns(label)
-    _check_types(file.schema_arrow, expected, source)
+    for name, kind in expected.items():
+        index = file.schema_arrow.get_field_index(name)
+        if index < 0 or file.schema_arrow.field(index).type != kind:
+            raise FormatError(f"expected one column {name} of type {kind}", source=source)
     blobs = [name for name in ("seeds", "symbols", "blob") if name in expected]
     read = ["digest", "num_reports", *(["cohort"] if "cohort" in expected else []), *blobs]
     for group in range(file.metadata.num_row_groups) if groups is None else groups:
@@ -372,10 +375,3 @@ def opened(raw: Any, source: str) -> Iterator[Any]:
             raise
         reason = str(error).strip().partition("\n")[0]
         raise FormatError(f"this is no sound Parquet file ({reason})", source=source) from error
-
-
-def _check_types(schema: Any, columns: dict[str, Any], source: str) -> None:
-    for name, kind in columns.items():
-        index = schema.get_field_index(name)
-        if index < 0 or schema.field(index).type != kind:
-            raise FormatError(f"expected one column {name} of type {kind}", source=source)

@@ -31,9 +31,11 @@ from overstory.analysis.decoding import Decoded
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.kinds.base import positions_of
 from overstory.analysis.reports import SupportCounts
-from overstory.files.csv import (
+from overstory.files.io import (
     SMALLEST,
+    Advance,
     Block,
+    FilePath,
     Parser,
     blocks,
     decimal,
@@ -42,12 +44,14 @@ from overstory.files.csv import (
     read_block,
     read_records,
     read_table,
+    reading,
     records,
     row_parser,
     short,
     utf8,
+    writing_csv,
+    writing_text,
 )
-from overstory.files.io import Advance, FilePath, reading, writing_csv, writing_text
 from overstory.presentation.formats import finite, plural
 from overstory.presentation.render_data import quoted
 from overstory.protocol.errors import FormatError, ParameterError

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,24 +17,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.files.csv import (
+from overstory.files.io import (
     SMALLEST,
+    Advance,
     Block,
+    FilePath,
     bit_string,
     blocks,
     integer,
+    is_parquet,
+    is_standard,
     read_block,
+    reading,
     records,
     row_parser,
     split_header,
+    writing_text,
 )
-from overstory.files.io import Advance, FilePath, is_parquet, is_standard, reading, writing_text
 from overstory.files.parquet import joined, read_label, read_parquet
 from overstory.presentation.render_data import quoted
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.hashing import FAMILIES
 
 if TYPE_CHECKING:
+    from overstory.files.labels import Label
     from overstory.files.rappor import RapporParameters
     from overstory.protocol.kinds.bits import BitMechanism
 
@@ -55,43 +62,32 @@ def read_reports(
     path: FilePath, parameters: RapporParameters, *, advance: Advance | None = None
 ) -> Iterator[ReportBatch]:
     """Yield the reports of a file in batches, in a stream; its first bytes tell the format, labels are checked."""
-    expected = LabelCheck(os.fspath(path), parameters)
     if is_parquet(path):
-        label = read_label(path)
-        expected.check(label.num_bits, label.num_cohorts, label.digest)
+        labelled_mechanism(read_label(path), parameters, os.fspath(path))
         yield from read_parquet(path, advance=advance)
     else:
         yield from read_reports_csv(path, parameters.k, parameters.m, advance=advance)
 
 
-class LabelCheck:
-    """What labelled reports must say of themselves."""
-
-    def __init__(self, source: str, parameters: RapporParameters) -> None:
-        self.source, self.parameters = source, parameters
-        names = FAMILIES if parameters.hash_family is None else (parameters.hash_family,)
-        self.mechanisms = {made.digest: made for name in names if (made := self._made_by(name)) is not None}
-
-    def _made_by(self, hash_family: str) -> BitMechanism | None:
-        try:
-            return self.parameters.mechanism(hash_family)
-        except ParameterError:
-            return None  # this family has no such filter, or no key
-
-    def check(self, num_bits: int, num_cohorts: int, digest: bytes) -> None:
-        expected = (self.parameters.k, self.parameters.m)
-        if (num_bits, num_cohorts) != expected:
-            raise FormatError(
-                f"expected reports of {expected[0]} bits in {expected[1]} cohorts, as the parameters say, "
-                f"found {num_bits} bits in {num_cohorts} cohorts",
-                source=self.source,
-            )
-        if digest not in self.mechanisms:
-            raise FormatError(
-                "these reports were randomized with other parameters (p, q, f or h), another hash family or another "
-                "hash key than stated: their label differs",
-                source=self.source,
-            )
+def labelled_mechanism(label: Label, parameters: RapporParameters, source: str) -> BitMechanism:
+    """Return the mechanism of the parameters that made labelled reports; FormatError where none of them did."""
+    sizes, expected = (label.num_bits, label.num_cohorts), (parameters.k, parameters.m)
+    if sizes != expected:
+        raise FormatError(
+            f"expected reports of {expected[0]} bits in {expected[1]} cohorts, as the parameters say, "
+            f"found {sizes[0]} bits in {sizes[1]} cohorts",
+            source=source,
+        )
+    for name in FAMILIES if parameters.hash_family is None else (parameters.hash_family,):
+        with suppress(ParameterError):  # this family has no such filter, or no key
+            made = parameters.mechanism(name)
+            if made.digest == label.digest:
+                return made
+    raise FormatError(
+        "these reports were randomized with other parameters (p, q, f or h), another hash family or another "
+        "hash key than stated: their label differs",
+        source=source,
+    )
 
 
 def sum_reports(batches: Iterable[ReportBatch], num_cohorts: int, num_bits: int) -> SupportCounts:

@@ -18,7 +18,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries, read_estimates
-from overstory.queries.readings import EstimateOptions, reading_function
+from overstory.queries.readings import PLAIN, EstimateOptions, reading_function
 
 if TYPE_CHECKING:
     F64 = NDArray[np.float64]
@@ -142,19 +142,18 @@ def check_apart(metric: Metric, a: tuple[int, int], b: tuple[int, int]) -> None:
         raise ParameterError(f"both ranges hold {label}: its reports would be compared with themselves")
 
 
-def compare(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
+def compare(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions = PLAIN) -> Comparison:
     """Return what changed between two ranges of periods of a metric of any kind; see `compare_ranges`."""
     both: Comparison = reading_function(a.metric, 1, options)(a, b, options)
     return both
 
 
-def compare_ranges(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
+def compare_ranges(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions = PLAIN) -> Comparison:
     """Return the shares of one range less those of another."""
-    chosen = options or EstimateOptions()
-    if chosen.steps:
+    if options.steps:
         raise ParameterError("differences are of unbiased shares: post-processing steps have no effect on them")
     check_comparable(a, b)
-    chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
+    chosen = replace(options, interval_kind=options.interval_kind or "population")
     return compare_series(*(read_estimates(counted, "total", chosen) for counted in (a, b)))
 
 
@@ -184,15 +183,12 @@ def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
 def compared(
     a: PeriodCounts, b: PeriodCounts, both: Any, notes: Iterable[str], columns: tuple[Column, ...] = ()
 ) -> Comparison:
-    """Return a comparison with its notes, each once, and that on devices which are in both ranges."""
-    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *devices_of_both(a, b)))), columns)
-
-
-def devices_of_both(a: PeriodCounts, b: PeriodCounts) -> tuple[str, ...]:
-    """Return what devices that are in both ranges do to the errors; nothing where none is."""
-    if a.metric.panel is not None:
-        return () if a.most_reports([*{*a.periods, *b.periods}]) <= 1 else (FRESH,)
-    return (MOVED if _two_groups(a, b) else SHARED_NOISE,)
+    """Return a comparison with its notes, each once, and what devices that are in both ranges do to the errors."""
+    if a.metric.panel is None:
+        of_both = [MOVED if _two_groups(a, b) else SHARED_NOISE]
+    else:
+        of_both = [FRESH] if a.most_reports([*{*a.periods, *b.periods}]) > 1 else []
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *of_both))), columns)
 
 
 def compare_series(a: EstimateSeries, b: EstimateSeries) -> Comparison:

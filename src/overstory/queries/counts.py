@@ -238,18 +238,16 @@ def read_store(
     missing = {period: came.get(period, 0) - of_period.num_reports for period, of_period in counts.items()}
     # More may have come since they were tallied.
     taken_out = {period: reports for period, reports in missing.items() if reports > 0}
-    released = _read_released(store, metric, counts) if metric.is_oblivious else None
+    released = None
+    if metric.is_oblivious:
+        from overstory.privacy.payloads.shuffle import ReleasedPeriods
+
+        held = [period for period, of_period in sorted(counts.items()) if of_period.num_reports]
+        found = store.releases(metric.id, held[0], held[-1]) if held else {}
+        complete = {period: each.smallest for period, each in found.items() if each.complete}
+        released = ReleasedPeriods({period: complete.get(period, 0) for period in held}, metric.groups is not None)
     reports = read_reports and partial(read_reports, first, last)
     return PeriodCounts(metric, first, last, counts, tuple(others), group, reports, released, taken_out=taken_out)
-
-
-def _read_released(store: CountsStore, metric: Metric, counts: Mapping[int, SupportCounts]) -> ReleasedPeriods:
-    from overstory.privacy.payloads.shuffle import ReleasedPeriods
-
-    periods = [period for period, of_period in sorted(counts.items()) if of_period.num_reports]
-    released = store.releases(metric.id, periods[0], periods[-1]) if periods else {}
-    complete = {period: each.smallest for period, each in released.items() if each.complete}
-    return ReleasedPeriods({period: complete.get(period, 0) for period in periods}, metric.groups is not None)
 
 
 def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:

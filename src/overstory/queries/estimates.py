@@ -22,6 +22,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import (
+    PLAIN,
     Aggregation,
     EstimateOptions,
     PeriodEstimate,
@@ -86,14 +87,14 @@ class EstimateSeries(RangeReading):
 def read_estimates(
     counted: PeriodCounts,
     kind: Aggregation = "total",
-    options: EstimateOptions | None = None,
+    options: EstimateOptions = PLAIN,
     *,
     estimator: Estimator | None = None,
 ) -> EstimateSeries:
     """Estimate the frequencies of a metric's values from its counts."""
-    chosen, metric = options or EstimateOptions(), counted.metric
-    names = _names(metric, chosen)
-    chosen = replace(chosen, interval_kind=chosen.kind_of_intervals(metric, kind))
+    metric = counted.metric
+    names = _names(metric, options)
+    chosen = replace(options, interval_kind=options.kind_of_intervals(metric, kind))
     compute = estimator or estimate_counts
     parts = estimate_parts(
         counted, kind, chosen, lambda counts, per_device: compute(metric, counts, per_device, chosen, names)
@@ -217,11 +218,9 @@ class ItemSeries(EstimateSeries):
             )
 
 
-def read_items(
-    counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
-) -> ItemSeries:
+def read_items(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> ItemSeries:
     """Estimate the share of devices with each item of a set, without post-processing: they need not add up to 1."""
     why = "shares of items need not add up to 1, so post-processing does not fit them: leave it out"
-    (options or EstimateOptions()).refuse({"steps": f"{counted.metric.id}: {why}"})
+    options.refuse({"steps": f"{counted.metric.id}: {why}"})
     series = read_estimates(counted, kind, options)
     return ItemSeries(**{part.name: getattr(series, part.name) for part in fields(series)})

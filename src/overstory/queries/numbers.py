@@ -20,6 +20,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.queries.comparison import Comparison, check_comparable, compared
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import (
+    PLAIN,
     Aggregation,
     EstimateOptions,
     PeriodEstimate,
@@ -117,34 +118,32 @@ COLUMNS: Final = (
 )
 
 
-def shown(row: Quantity, value: float | str | None) -> str:
+def shown(row: Quantity | NumberDifference, value: float | str | None, sign: str = "") -> str:
     """Return a number of a row as a person reads it: shares in percent, others with four digits that count."""
     if value is None or isinstance(value, str):
         return value or "-"
-    return f"{value:.2%}" if row.kind == "share" else significant(value)
+    return f"{value:{sign}.2%}" if row.kind == "share" else significant(value, sign=sign)
 
 
-def read_numbers(
-    counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
-) -> NumberSeries:
+def read_numbers(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> NumberSeries:
     """Estimate what is learned of a metric of numbers; of the options, only the number of reports per device fits."""
-    chosen, metric = options or EstimateOptions(), counted.metric
+    metric = counted.metric
     choices = "a method or a complete list"
     refused = {"candidates": "candidates", "method": choices, "complete": choices, "steps": "post-processing"}
-    chosen.refuse(
+    options.refuse(
         {name: f"{metric.id} is a metric of numbers: {what} is for shares of values" for name, what in refused.items()}
     )
-    ranges = [_symbols(metric.domain, text) for text in chosen.ranges]
+    ranges = [_symbols(metric.domain, text) for text in options.ranges]
     parts = estimate_parts(
         counted,
         kind,
-        chosen,
+        options,
         lambda counts, per_device: estimate_numbers(
             metric.mechanism, metric.domain, counts, reports_per_device=per_device, ranges=ranges
         ),
     )
-    described = replace(chosen, interval_kind="population")
-    return NumberSeries(counted, kind, described, parts, range_notes(counted, _notes(counted, kind, chosen)))
+    described = replace(options, interval_kind="population")
+    return NumberSeries(counted, kind, described, parts, range_notes(counted, _notes(counted, kind, options)))
 
 
 def _symbols(domain: AnyDomain, text: str) -> tuple[int, int]:
@@ -184,6 +183,7 @@ DIFFERENCES: Final = (
     Column("high", "to"),
     Column("changed", "", lambda changed: "changed" if changed else "", is_left=True),
 )
+SHOWN: Final = ("a", "b", "difference", "low", "high")
 FIELDS: Final = ("a", "b", "difference", "standard_error", "low", "high", "q_value", "changed")
 
 
@@ -206,7 +206,7 @@ class NumberDifferences:
     def blocks(self, limit: int | None = None) -> list[Block]:
         rows = [
             {"what": f"{NAMES[row.kind]} {row.of}".strip(), "changed": row.changed}
-            | {name: _signed(row, name) for name in ("a", "b", "difference", "low", "high")}
+            | {name: shown(row, getattr(row, name), "" if name in {"a", "b"} else "+") for name in SHOWN}
             for row in self.differences[:limit]
         ]
         alpha = next((100 * row.alpha for row in self.differences), 5.0)
@@ -216,17 +216,11 @@ class NumberDifferences:
         return [Table("", DIFFERENCES, rows), Lines(meaning, *(f"note: {note}" for note in self.notes))]
 
 
-def _signed(row: NumberDifference, name: str) -> str:
-    value, sign = getattr(row, name), "" if name in {"a", "b"} else "+"
-    return f"{value:{sign}.2%}" if row.kind == "share" else significant(value, sign=sign)
-
-
-def compare_numbers(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
+def compare_numbers(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions = PLAIN) -> Comparison:
     """Return the means and shares of one range of periods less those of another; see `compare_ranges`."""
     check_comparable(a, b)
     series = [read_numbers(counted, "total", options) for counted in (a, b)]
     first, second = (each.parts[0].estimate for each in series)
     notes = (*series[0].notes, *series[1].notes, *first.notes, *second.notes)
-    alpha = (options or EstimateOptions()).alpha
-    both = NumberDifferences(tuple(subtract(first, second, alpha)))
+    both = NumberDifferences(tuple(subtract(first, second, options.alpha)))
     return compared(a, b, both, notes, columns=tuple(map(Column, ("estimate", "of", *FIELDS))))

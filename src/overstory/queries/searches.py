@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 from overstory.analysis.kinds.split import sorted_answers
 from overstory.analysis.tables.output import file_columns
@@ -17,14 +16,10 @@ from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search import SearchMechanism
 from overstory.queries.counts import PeriodCounts
-from overstory.queries.readings import Aggregation, EstimateOptions, Reading
+from overstory.queries.readings import PLAIN, Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
-
-NO_ANSWERS: Final = (
-    "{}: a search reads the answers themselves, and only their counts are here: read the store, with --store"
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,40 +89,34 @@ class SearchReading(Reading):
         return [replace(self.discovered.plot(), name=f"{self.metric.id}-{'-to-'.join(ends)}")]
 
 
-def read_search(
-    counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
-) -> SearchReading:
+def read_search(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> SearchReading:
     """Search a range's answers, all together, for frequent values; the counts must say where these are."""
-    metric, chosen = counted.metric, options or EstimateOptions()
+    metric = counted.metric
     search = cast("SearchMechanism", metric.mechanism)
-    check_search(metric.id, kind, chosen)
+    _check_search(metric.id, kind, options)
     if counted.group is not None:
         raise ParameterError(f"{metric.id}: a search reads the answers of all groups together")
-    progress = chosen.progress
-    with _answers(search, counted, _part(progress, 0.0, 0.3)) as answers:
+    if counted.reports is None:
+        raise ParameterError(
+            f"{metric.id}: a search reads the answers themselves, and only their counts are here: read the store, with "
+            "--store"
+        )
+    progress = options.progress
+    with sorted_answers(search, counted.reports(), counted.num_reports, _part(progress, 0.0, 0.3)) as answers:
         discovered = find(
             search.plan,
             answers,
-            alpha=chosen.alpha,
-            correction=chosen.correction,
-            interval_kind=chosen.kind_of_intervals(metric, kind),
+            alpha=options.alpha,
+            correction=options.correction,
+            interval_kind=options.kind_of_intervals(metric, kind),
             progress=_part(progress, 0.3, 1.0),
         )
         stored = sum(map(len, answers))
-    declared = replace(discovered, adjustment=chosen.adjustment, epsilon=search.epsilon)
+    declared = replace(discovered, adjustment=options.adjustment, epsilon=search.epsilon)
     return SearchReading(counted, declared, stored)
 
 
-@contextmanager
-def _answers(search: SearchMechanism, counted: PeriodCounts, progress: Progress | None) -> Iterator[Sequence[Any]]:
-    """Yield the answers to each question, sorted."""
-    if counted.reports is None:
-        raise ParameterError(NO_ANSWERS.format(counted.metric.id))
-    with sorted_answers(search, counted.reports(), counted.num_reports, progress) as answers:
-        yield answers
-
-
-def check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:
+def _check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:
     """Refuse what has no meaning for a search, rather than leave it without effect."""
     if kind != "total":
         raise ParameterError(f"{name}: few devices answer in one period, so a search reads those of all together")

@@ -21,6 +21,7 @@ from overstory.protocol.metrics import Metric
 from overstory.queries.comparison import Comparison, check_comparable, compared, less
 from overstory.queries.counts import PeriodCounts
 from overstory.queries.readings import (
+    PLAIN,
     Aggregation,
     EstimateOptions,
     PeriodEstimate,
@@ -87,18 +88,16 @@ class TableSeries(RangeReading):
                 yield replace(picture, caption=self.caption(part, picture.caption))
 
 
-def read_tables(
-    counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions | None = None
-) -> TableSeries:
+def read_tables(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> TableSeries:
     """Return what counts say of each two variables; intervals are of all devices like these, unless given."""
-    chosen, metric = options or EstimateOptions(), counted.metric
-    chosen.refuse(
+    metric = counted.metric
+    options.refuse(
         {
             name: f"{metric.id} is read as a table: --{name} does not apply"
             for name in ("candidates", "complete", "steps", "method")
         }
     )
-    chosen = replace(chosen, interval_kind=chosen.interval_kind or "population")
+    chosen = replace(options, interval_kind=options.interval_kind or "population")
     learn = tables_of_divided if metric.mechanism.payload == "divided" else cell_tables
 
     def summarize(counts: SupportCounts, per_device: float) -> tuple[TableSummary, ...]:
@@ -141,11 +140,10 @@ def tables_of_divided(
     return divided_tables(mechanism, counts, domain.names, labels, reports_per_device=per_device)
 
 
-def compare_tables(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | None = None) -> Comparison:
+def compare_tables(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions = PLAIN) -> Comparison:
     """Return the differences of cells and of shares in rows; a row too small in one of the ranges has none."""
     check_comparable(a, b)
-    chosen = options or EstimateOptions()
-    series = [read_tables(counted, "total", chosen) for counted in (a, b)]
+    series = [read_tables(counted, "total", options) for counted in (a, b)]
     summaries = [each.parts[0].estimate for each in series]
     labels, columns, left_out = [], [], []
     for first, second in zip(*summaries, strict=True):
@@ -157,7 +155,7 @@ def compare_tables(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions | 
     notes = [*series[0].notes, *series[1].notes, *(note for each in series for note in each.part_notes(each.parts[0]))]
     if left_out:
         notes.append(f"no shares in the rows {', '.join(left_out)}: too few reports in one of the ranges")
-    both = less(labels, shares, errors, (a.num_reports, b.num_reports), chosen)
+    both = less(labels, shares, errors, (a.num_reports, b.num_reports), options)
     return compared(a, b, both, notes)
 
 

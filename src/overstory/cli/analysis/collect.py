@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.output import is_table, progress, write_tables
+from overstory.cli.output import is_table, progress, write_table
 from overstory.files.io import writing_csv, writing_text
 from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
@@ -37,15 +37,10 @@ def run(args: argparse.Namespace) -> int:
     _check(args)
     with seekable(args.file) as name:
         trial = _trial(args, name, _budget(args))
-    if args.output == "-":
-        _write_learned(args, trial, "-")
-        return 0
-    if is_table(args.output):
-        if args.output.endswith(".csv"):
-            _write_learned(args, trial, args.output)
-        else:
-            write_tables(args.output, trial.tables(everything=True))
-        print_answer(args, trial.to_json(), trial.blocks())
+    if args.output == "-" or is_table(args.output):
+        write_table(args, trial.tables(everything=True), trial.write_csv)
+        if args.output != "-":
+            print_answer(args, trial.to_json(), trial.blocks())
         return 0
     folder = Path(args.output)
     _write_together(args, trial, folder)
@@ -130,36 +125,16 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
     return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
 
 
-def _command(args: argparse.Namespace) -> str:
-    """Return the command that makes the page again."""
-    command = ["overstory", "collect", args.file, *chain.from_iterable(("--column", name) for name in args.columns)]
-    names = ("separator", "most", "numeric", "epsilon", "epsilon_permanent", "candidates", "people")
-    for name in names:
-        if getattr(args, name) is not None:
-            command += ["--" + name.replace("_", "-"), str(getattr(args, name))]
-    command += ["--oracle", args.oracle]
-    for name in ("bins", "range"):
-        if (numbers := getattr(args, name)) is not None:
-            command += [f"--{name}", *(repr(number).removesuffix(".0") for number in numbers)]
-    command += chain.from_iterable(("--csv", word) for word in args.csv)
-    command += ["--reports-per-device", str(args.reports_per_device)]
-    return shlex.join([*command, "--seed", str(args.seed)])
-
-
-def _write_learned(args: argparse.Namespace, trial: Trial, path: str) -> None:
-    with writing_csv(path, spreadsheet=args.spreadsheet) as text:
-        trial.write_csv(text)
-
-
 def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> None:
     """Write every estimate, the JSON and the page, all or none. Say what they replace."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as name:
         part = Path(name)
-        _write_learned(args, trial, str(part / "learned.csv"))
+        with writing_csv(part / "learned.csv", spreadsheet=args.spreadsheet) as text:
+            trial.write_csv(text)
         with writing_text(part / "collect.json") as text:
             text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
-        trial.write_page(part / "collect.html", _command(args))
+        trial.write_page(part / "collect.html", shlex.join(args.line))
         if (folder / "learned.csv").exists():
             print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
         for file in sorted(part.iterdir()):
@@ -168,25 +143,14 @@ def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> Non
 
 def demo(args: argparse.Namespace) -> int:
     """Do the main job on bundled real data, from devices to a page."""
-    from overstory.trial.service import REGISTRY_FILE, STORE_FILE, demonstrate, draw_population
+    from overstory.trial.service import demonstrate, draw_population
 
     usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
     parameters = read_params(args.params) if args.params else usual
     population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
     with progress("devices report", len(population), quiet=args.quiet) as bar:
         summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
-    page = summary.write_page(Path(args.output, "demo.html"), demo_command(args))
+    page = summary.write_page(Path(args.output, "demo.html"), shlex.join(args.line))
     files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
     print_answer(args, summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
-    if args.console:
-        from overstory.cli.service.console import show_store
-
-        show_store(str(Path(args.output, REGISTRY_FILE)), str(Path(args.output, STORE_FILE)))
     return 0
-
-
-def demo_command(args: argparse.Namespace) -> str:
-    """Return the command that makes the demonstration's page again."""
-    names = ("reports", "seed", "states", *(["params"] if args.params else []))
-    given = (["--" + name, str(getattr(args, name))] for name in names)
-    return shlex.join(["overstory", "demo", *chain.from_iterable(given)])

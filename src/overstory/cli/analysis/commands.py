@@ -1,4 +1,4 @@
-"""Commands that plan, try and audit a collection, as data: what each is for, and its options."""
+"""Commands that plan, try, read and audit a collection, as data: what each is for, and its options."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Final
 from overstory.cli.arguments import (
     AT_LEAST_ONE,
     CSV,
-    ENGINE,
     Command,
     Form,
     Forms,
@@ -60,7 +59,7 @@ failed. A right client is accused with probability at most 2 alpha: alpha for al
 bound of epsilon. No audit proves an epsilon: it bounds it from below.""",
     runs="analysis.audit",
     rules=(
-        OneOf(("--params", "--oracle", "--registry"), "what the client declares, in one form", must=True),
+        OneOf(("--params", "--oracle", "--registry"), why="what the client declares, in one form", must=True),
         Needs(("--param",), ("--oracle",)),
         Together(("--registry", "--metric")),
     ),
@@ -236,7 +235,7 @@ the two depend on each other, and how strongly.
 Of a column with several answers in a row, --separator counts each of them, and how many a row has.""",
     runs="analysis.collect",
     rules=(
-        OneOf(("--separator", "--numeric", "--bins"), "each reads the column in its own way"),
+        OneOf(("--separator", "--numeric", "--bins"), why="each reads the column in its own way"),
         Needs(("--most",), ("--separator",), "it is how many items of a row count"),
         Needs(("--range",), ("--numeric",)),
         Needs(("--epsilon-permanent",), ("--epsilon",), "it says what one report may reveal"),
@@ -302,6 +301,12 @@ _OF_PERIODS: Final = (
     *("--range", "--candidates-out"),
 )
 
+
+ENGINE: Final = Option(
+    "--engine",
+    "what counts Parquet: local[:THREADS], dask[:SCHEDULER] or spark[:MASTER] (default: local)",
+    "ENGINE",
+)
 
 DECODE: Final = Command(
     "decode",
@@ -478,13 +483,78 @@ DEMO: Final = Command(
     Option("--states", "how many states, those with the most cases (default: 26)", "N", int, 26),
     Option("--params", "RAPPOR's parameters (default: k 128, h 2, m 16, p 0.5, q 0.75, f 0.5)"),
     Option("--output", "folder for the files", "DIR", default="out/demo"),
-    flag("--console", "then show the store in a browser (`overstory console`), until Ctrl-C"),
     more="""\
 Draws respondents from real figures, randomizes each one's state on a simulated device, sends, counts and decodes the
 reports. Shows the truth, the estimates with their intervals, and the privacy loss.""",
     runs="analysis.collect:demo",
 )
 
-COMMANDS: Final = {
-    command.name: command for command in (AUDIT, CHECK_ORACLE, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, PLAN)
-}
+_PARAMS: Final = Option("--params", required=True)
+_HASHING: Final = Option(
+    "--hash-family",
+    "overstory-v1 or google-rappor-python, unless the parameters say so (default: overstory-v1)",
+    "NAME",
+)
+
+
+def _output(meaning: str) -> Option:
+    return Option("--output", f"{meaning} (-: standard output)", "FILE", required=True)
+
+
+ENCODE: Final = Command(
+    "encode",
+    "overstory encode --params params.csv --values values.csv -o reports.csv",
+    _PARAMS,
+    Option("--values", "true values: header client,cohort,value", "FILE", required=True),
+    _HASHING,
+    Option("--seed", "the same seed gives the same output. For experiments; a seed protects nobody", type=str),
+    _output("file for the reports"),
+    more="""\
+Every client is a device with its own secret, drawn from the operating system for this run: a client that has a value
+twice has one permanent response to it. The output's name decides its format: .csv, .csv.gz or
+.parquet. Only the CSV has the columns bloom and prr, which never leave a real device: use them to test clients against
+each other.""",
+    runs="analysis.file_tools:encode",
+)
+
+MAP: Final = Command(
+    "map",
+    "overstory map --params params.csv --candidates candidates.txt -o map.csv",
+    _PARAMS,
+    Option("--candidates", "the strings that may have been reported", "FILE", required=True),
+    _HASHING,
+    _output("file for the map: a row per candidate, then m * h integers cohort * k + bit + 1"),
+    more="""\
+The file has one candidate per line. A file named .csv has them as its only column, quoted where needed. Give the hash
+family (and key) that the devices used.""",
+    runs="analysis.file_tools:map_candidates",
+)
+
+SUM: Final = Command(
+    "sum",
+    "overstory sum --params params.csv monday.csv.gz tuesday.parquet -o counts.csv\n"
+    "  overstory sum --engine dask s3://reports/metric=theme -o counts.csv",
+    Option("reports", "files of reports, folders, globs or addresses", "INPUT", nargs="+"),
+    Group(
+        "what made the reports (unless given: the label of a Parquet file)",
+        Option("--params"),
+        Option("--registry"),
+        Option("--metric", "with --registry: the metric", "ID"),
+    ),
+    _output("file for the counts: a row per cohort, its reports and then each bit's count"),
+    ENGINE,
+    more="""\
+Reads reports.csv (also gz) and Parquet, recognized by their first bytes, in a stream: memory does not grow with the
+files. Of a CSV it uses only the columns cohort and irr.
+
+Parquet of any oracle is also counted in units by several processes, by Dask or by Spark: name files, folders, globs or
+addresses in an object store (s3://..., gs://...).
+
+A row of a Parquet file is a block of reports of one cohort. Its label says what mechanism made the reports, so that
+nothing else need be given to count them.""",
+    runs="analysis.file_tools:count",
+    rules=(OneOf(("--params", "--registry")), Together(("--registry", "--metric"))),
+)
+
+_EVERY: Final = (AUDIT, CHECK_ORACLE, COLLECT, COMPARE, DECODE, DEMO, DISCOVER, ENCODE, MAP, PLAN, SUM)
+COMMANDS: Final = {command.name: command for command in _EVERY}

@@ -16,6 +16,7 @@ from overstory.files.recognition import recognize_all
 from overstory.planning.kinds import mean_errors
 from overstory.planning.plan import ranking_table
 from overstory.presentation.document import Column, Lines, Paragraph, Table
+from overstory.presentation.formats import plural
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count
 from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
@@ -39,7 +40,11 @@ def run(args: argparse.Namespace) -> int:
     _check_own(args, names, ranking)
     if symbols is None and args.measure:
         symbols = zipf(args.reports, args.domain_size, np.random.default_rng([args.seed, 1 << 20]))
-    measured = _measured(args, ranking, symbols)
+    measured = None
+    if symbols is not None:
+        with progress("collections are simulated", len(ranking) * args.measure, quiet=args.quiet) as bar:
+            sizes = {"rounds": args.measure, "advance": bar.advance}
+            measured = list(measured_errors(ranking, symbols, args.domain_size, args.seed, **sizes))
     best = recommend(ranking)
     shown = ranking_blocks(ranking, measured, best, trade(ranking, best))
     print_answer(args, as_json(args, ranking, measured, best), shown)
@@ -66,16 +71,15 @@ def _check_own(args: argparse.Namespace, names: list[str], ranking: tuple[Choice
     tell_notes("compare", (f"{name} is left out: it is not for {sizes}{other}" for name in names if name not in ranked))
     most = args.epsilon if args.epsilon_permanent is None else args.epsilon_permanent
     for choice in (ranked[name] for name in names if name in ranked):
-        if choice.epsilon_permanent > most:
-            raise ParameterError(
-                f"{choice.name} reveals epsilon {choice.epsilon_permanent:.6f} in any number of reports, where {most} "
-                "is asked for: overstory check-oracle has its numbers"
-            )
-        if choice.epsilon_report > args.epsilon:
-            raise ParameterError(
-                f"{choice.name} reveals epsilon {choice.epsilon_report:.6f} in a report, where {args.epsilon} is asked "
-                "for: overstory check-oracle has its numbers"
-            )
+        for revealed, asked, where in (
+            (choice.epsilon_permanent, most, "any number of reports"),
+            (choice.epsilon_report, args.epsilon, "a report"),
+        ):
+            if revealed > asked:
+                raise ParameterError(
+                    f"{choice.name} reveals epsilon {revealed:.6f} in {where}, where {asked} is asked for: overstory "
+                    "check-oracle has its numbers"
+                )
 
 
 def _symbols(args: argparse.Namespace) -> NDArray[np.integer[Any]] | None:
@@ -113,16 +117,6 @@ def _read_symbols(args: argparse.Namespace, path: str) -> tuple[NDArray[np.integ
     return symbols, len(place)
 
 
-def _measured(
-    args: argparse.Namespace, ranking: tuple[Choice, ...], symbols: NDArray[np.integer[Any]] | None
-) -> list[Measured] | None:
-    if symbols is None:
-        return None
-    with progress("collections are simulated", len(ranking) * args.measure, quiet=args.quiet) as bar:
-        asked = ranking, symbols, args.domain_size, args.seed
-        return list(measured_errors(*asked, rounds=args.measure, advance=bar.advance))
-
-
 def as_json(
     args: argparse.Namespace, ranking: tuple[Choice, ...], measured: list[Measured] | None, best: Choice
 ) -> dict[str, Any]:
@@ -144,8 +138,7 @@ def as_json(
     }
 
 
-def _runs(rounds: int) -> str:
-    return "1 simulated collection" if rounds == 1 else f"{rounds:,} simulated collections"
+MOST_VOTES: Final = 10.0  # of a crafted report: above that, a few liars decide the result
 
 
 def ranking_blocks(
@@ -160,29 +153,21 @@ def ranking_blocks(
         *([] if instead is None else [f"instead: {instead}"]),
         "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included",
         *(
-            [f"measured: root mean square error of {_runs(measured[0].rounds)}, +/- its standard error"]
-            if measured
-            else []
+            f"measured: root mean square error of {plural(first.rounds, 'simulated collection')}, +/- its standard "
+            "error"
+            for first in (measured or ())[:1]
         ),
         "same: bits that are the same in every report of a device while its value does not change",
         "alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response",
         "a liar's votes: by how much one crafted report raises the count of a value that it aims at",
         "core-seconds: about how many seconds one core takes to count the reports and to estimate all values",
-        *_absurd(ranking),
+        *(
+            f"warning: with {choice.name} a crafted report counts for {choice.influence.up:.0f} honest ones: 1% liars "
+            f"raise any value's share by {100 * choice.influence.one_percent:.0f} percentage points"
+            for choice in ranking
+            if choice.influence.up > MOST_VOTES
+        ),
     )
-
-
-MOST_VOTES: Final = 10.0
-
-
-def _absurd(ranking: tuple[Choice, ...]) -> Iterator[str]:
-    """Warn of oracles with which a few liars decide the result."""
-    for choice in ranking:
-        if choice.influence.up > MOST_VOTES:
-            yield (
-                f"warning: with {choice.name} a crafted report counts for {choice.influence.up:.0f} honest ones: "
-                f"1% liars raise any value's share by {100 * choice.influence.one_percent:.0f} percentage points"
-            )
 
 
 def compare_randomizers(args: argparse.Namespace) -> int:

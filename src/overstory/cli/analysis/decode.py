@@ -1,163 +1,260 @@
-"""``overstory decode``: the options become one request, which the module of its form answers."""
+"""``overstory decode``: estimates from RAPPOR's files, or of a registry's metric in a store, an address or folders."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from overstory.analysis.alarms.crafted import alarm_notes, check_collection
 from overstory.analysis.decoding import decode
 from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import estimate_table
-from overstory.cli.arguments import check_pipes
-from overstory.cli.output import Printing, draw, is_table, reading_bar, write_tables
-from overstory.files.io import writing_csv
-from overstory.files.rappor import metrics, read_candidates, read_counts, read_map, read_params, write_results
+from overstory.cli.arguments import check_pipes, is_address, token_of_environment
+from overstory.cli.output import draw, is_table, progress, reading_bar, show_answer, write_table
+from overstory.files.rappor import (
+    metrics,
+    read_candidates,
+    read_counts,
+    read_map,
+    read_params,
+    write_candidates,
+    write_results,
+)
 from overstory.presentation.document import Lines, Paragraph
 from overstory.presentation.formats import epsilons_text, plural
 from overstory.presentation.render_text import print_document
-from overstory.queries.readings import Aggregation, EstimateOptions
+from overstory.protocol.errors import ParameterError
+from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
+    from overstory.discovery import Discovered
+    from overstory.engines.places import ExportedSet
     from overstory.presentation.document import Block
+    from overstory.protocol.metrics import Metric
+    from overstory.queries.comparison import Comparison
+    from overstory.queries.counts import PeriodCounts
+    from overstory.queries.readings import Aggregation, GroupedReading, Reading
 
-FORMS: Final = {
-    "on exported folders": "analysis.decode_store",
-    "with --store": "analysis.decode_store",
-}
-"""The module that answers the requests of a form, by its `run(request)`; the last form is answered here."""
-
-
-AS_SAID: Final = (
-    *("params", "counts", "map", "registry", "metric", "engine", "group", "by_group", "aggregate"),
-    *("candidates", "plot", "candidates_out", "store"),
-)
-"""Options that are taken into the request as they are."""
-
-
-@dataclass(frozen=True)
-class DecodeRequest:
-    """What is to be estimated, of which source, and where it goes: all that the options say."""
-
-    inputs: tuple[str, ...]
-    params: str | None
-    counts: str | None
-    map: str | None
-    store: str | None
-    registry: str | None
-    metric: str | None
-    engine: str | None
-    periods: tuple[str | None, str | None]
-    group: str | None
-    by_group: bool
-    aggregate: Aggregation
-    compare: tuple[str, str] | None
-    candidates: str | None
-    options: EstimateOptions  # without the candidates, which are still in their file
-    plot: str | None
-    candidates_out: str | None
-    printing: Printing
-
-    @property
-    def repeats(self) -> float:
-        """The reports of one device in the files of RAPPOR's tools."""
-        return 1.0 if self.options.reports_per_device is None else self.options.reports_per_device
-
-    def read_options(self) -> EstimateOptions:
-        """Return the options of an estimate, with the candidates that a file has."""
-        if not self.candidates:
-            return self.options
-        return replace(self.options, candidates=tuple(read_candidates(self.candidates)))
+    PartOfReports = tuple[tuple[str | None, str | None], str | None]
+    """The labels of the first and last period, and a group; None: no bound, and all devices."""
+    RangeReader = Callable[..., PeriodCounts]
+    """From a `PartOfReports`, which may end before its group, to its counts."""
 
 
 def run(args: argparse.Namespace) -> int:
     check_pipes(args, "params", "counts", "map", "inputs")
-    request = _request(args)
-    if args.form not in FORMS:
-        return _run_map(request)
-    answer: Callable[[DecodeRequest], int] = import_module(f"overstory.cli.{FORMS[args.form]}").run
-    return answer(request)
-
-
-def _request(args: argparse.Namespace) -> DecodeRequest:
-    """Return the request that the options make."""
-    said: dict[str, Any] = {name: getattr(args, name) for name in AS_SAID}
-    said["inputs"] = tuple(args.inputs)
-    return DecodeRequest(
-        **said,
-        compare=None if args.compare is None else (args.compare[0], args.compare[1]),
-        periods=(args.first, args.last),
-        options=EstimateOptions(
-            reports_per_device=args.reports_per_device,
-            alpha=args.alpha,
-            correction=args.correction,
-            method=args.method,
-            complete=args.complete,
-            steps=tuple(name.strip() for name in (args.steps or "").split(",") if name.strip()),
-            interval_kind=args.interval,
-            adjustment=args.adjustment,
-            ranges=tuple(args.range or ()),
-            pool=args.pool or 1,
-        ),
-        printing=Printing.of(args),
+    if not args.inputs and not args.store:
+        return _decode_files(args)
+    options = EstimateOptions(
+        reports_per_device=args.reports_per_device,
+        alpha=args.alpha,
+        correction=args.correction,
+        method=args.method,
+        complete=args.complete,
+        steps=tuple(name.strip() for name in (args.steps or "").split(",") if name.strip()),
+        interval_kind=args.interval,
+        adjustment=args.adjustment,
+        ranges=tuple(args.range or ()),
+        pool=args.pool or 1,
     )
+    if args.inputs and args.metric is None:
+        from overstory.queries.sources import only_metric
 
-
-def _run_map(request: DecodeRequest) -> int:
-    """Answer by counts and a candidate map, the files of RAPPOR's public tools."""
-    assert request.params is not None
-    assert request.counts is not None
-    assert request.map is not None
-    printing, notes = request.printing, list[str]()
-    parameters = read_params(request.params)
-    mechanism, shape = parameters.mechanism(), {"num_bits": parameters.k, "num_cohorts": parameters.m}
-    counts = read_counts(request.counts, notes=notes, **shape)
-    with reading_bar("reading the map", [request.map], quiet=printing.quiet) as advance:
-        candidates = read_map(request.map, num_hashes=parameters.h, notes=notes, advance=advance, **shape)
-    p_star, q_star, options = float(mechanism.p_star), float(mechanism.q_star), request.options
-    decoded = decode(
-        counts,
-        candidates,
-        p_star=p_star,
-        q_star=q_star,
-        permanent=mechanism.rounds.permanent,
-        method=options.method,
-        correction=options.correction,
-        alpha=options.alpha,
-        complete=options.complete,
-        reports_per_device=request.repeats,
-        interval_kind=options.interval_kind or "reports",
-    )
-    # The sizes of cohorts and sums of bits are checked where every device reported once.
-    checks = check_collection(mechanism, counts, decoded) if request.repeats == 1.0 else ()
-    told = (*notes, *decoded.notes, *alarm_notes(checks))
-    decoded = replace(decoded, notes=told, adjustment=options.adjustment)
-    about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
-    output, to_pipe = str(printing.output), printing.output == "-"
-    rows, results = decoded.rows(everything=printing.everything), output
-    if to_pipe or output.endswith(".csv"):
-        with writing_csv(output, spreadsheet=printing.spreadsheet) as text:
-            decoded.to_csv(text)
-    elif is_table(output):
-        write_tables(output, estimate_blocks(rows, about, None))
-    else:
-        results = str(write_results(output, decoded, about, spreadsheet=printing.spreadsheet)[0])
-    if request.plot:
-        draw(request.plot, [decoded.plot()])
-    if printing.json:
-        print(json.dumps({**about, "estimates": rows}, separators=(",", ":"), allow_nan=False))
-    elif not to_pipe:
-        print_document(estimate_blocks(rows, about, None if printing.quiet else results))
+        args.metric = only_metric(_find(args.inputs))
+    if args.candidates:
+        options = replace(options, candidates=tuple(read_candidates(args.candidates)))
+    metric = _read_metric(args, options)
+    if args.candidates_out and metric.reading != "search":
+        raise ParameterError(f"--candidates-out is of a search: the values of {metric.id} are listed")
+    if args.compare:
+        show_answer(args, _compared(args, metric, options))
+        return 0
+    reading: Any = _reading(args, metric, options)
+    if args.plot:
+        draw(args.plot, reading.pictures())
+    more = _offer_candidates(args.candidates_out, reading.discovered) if args.candidates_out else []
+    show_answer(args, reading, more)
     return 0
 
 
-def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: str | None) -> Iterator[Block]:
+def _read_metric(args: argparse.Namespace, options: EstimateOptions) -> Metric:
+    """Return the metric that is named, of the registry's file or of the collector's."""
+    if args.registry:
+        from overstory.protocol.metrics import load_registry
+
+        return load_registry(args.registry)[args.metric]
+    if not is_address(args.store):
+        raise ParameterError("--store needs --registry, unless it is a collector's address")
+    from overstory.queries.sources import read_remote_metric
+
+    metric = read_remote_metric(args.store, args.metric)
+    return metric if options.candidates is None else replace(metric, candidates=options.candidates)
+
+
+def _reading(args: argparse.Namespace, metric: Metric, options: EstimateOptions) -> Reading | GroupedReading:
+    """Return the reading of all devices, of one group, or of each group."""
+    from overstory.queries.readings import read, read_groups
+
+    kind: Aggregation = "per-period" if options.pool > 1 else args.aggregate
+    periods = args.first, args.last
+    with _open_source(args, metric) as read_range:
+        if args.by_group:
+            return read_groups(metric, lambda group: read_range(periods, group), kind, options)
+        counted = read_range(periods, args.group)
+        if not metric.mechanism.reads_reports:
+            return read(counted, kind, options)
+        with progress("reading the answers", 1.0, quiet=args.quiet) as bar:
+            watched = replace(options, progress=lambda what, done: bar.reach(done, what)) if bar.is_shown else options
+            return read(counted, kind, watched)
+
+
+def _compared(args: argparse.Namespace, metric: Metric, options: EstimateOptions) -> Comparison:
+    """Compare two ranges of periods, or two groups."""
+    from overstory.queries.comparison import compare
+
+    are_groups = metric.groups is not None and set(args.compare) <= set(metric.groups.names)
+    ranges = _groups(args) if are_groups else _spans(args, metric)
+    with _open_source(args, metric) as read_range:  # a search reads the answers themselves
+        a, b = (read_range(*ends) for ends in ranges)
+        return compare(a, b, options)
+
+
+def _groups(args: argparse.Namespace) -> list[PartOfReports]:
+    """Return two groups, in one range of periods."""
+    asked = f"--compare {' '.join(args.compare)}"
+    if args.compare[0] == args.compare[1]:
+        raise ParameterError(f"{asked}: give two different groups")
+    if args.group is not None:
+        raise ParameterError(f"--group has no effect with {asked}: these are groups")
+    return [((args.first, args.last), group) for group in args.compare]
+
+
+def _spans(args: argparse.Namespace, metric: Metric) -> list[PartOfReports]:
+    """Return two ranges of periods."""
+    from overstory.queries.comparison import check_apart, parse_span
+    from overstory.queries.counts import check_group
+
+    asked = f"--compare {' '.join(args.compare)}"
+    for option, label in (("--from", args.first), ("--to", args.last)):
+        if label is not None:
+            raise ParameterError(f"{option} has no effect with {asked}: these are ranges of periods")
+    try:
+        spans = [parse_span(metric, text) for text in args.compare]
+    except ParameterError:
+        names = set() if metric.groups is None else set(metric.groups.names)
+        for other in set(args.compare) - names if names.intersection(args.compare) else ():
+            check_group(metric, other)
+        raise
+    check_apart(metric, spans[0], spans[1])
+    return [((metric.period.label(first), metric.period.label(last)), args.group) for first, last in spans]
+
+
+def _offer_candidates(path: str, discovered: Discovered) -> list[Block]:
+    """Write the candidates that a file has, and the detected values after them; return what to say of it."""
+    from overstory.queries.searches import as_line
+
+    before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []
+    # Earlier ones stay: whether a later plan detects a value again is chance.
+    after = list(dict.fromkeys([*before, *filter(None, map(as_line, discovered.found()))]))
+    if not after:
+        print(f"overstory: nothing was detected: {path} is not written", file=sys.stderr)
+        return []
+    write_candidates(path, after)
+    more = f", {len(after) - len(before):,} of them new" if before else ""
+    return [Lines(f"{plural(len(after), 'candidate')} in {path}{more}")]
+
+
+@contextmanager
+def _open_source(args: argparse.Namespace, metric: Metric) -> Iterator[RangeReader]:
+    """Yield what reads ranges of periods of a metric from its source, while that is open."""
+    from overstory.queries.counts import parse_range, read_store, with_sums
+
+    if args.store and is_address(args.store):
+        from overstory.queries.sources import read_remote
+
+        token = token_of_environment("ADMIN")
+        yield lambda ends, group=None: read_remote(args.store, token, metric, *parse_range(metric, *ends), group=group)
+        return
+    with _open_store(args) as store:
+
+        def read_range(ends: tuple[str | None, str | None], group: str | None = None) -> PeriodCounts:
+            return with_sums(store, read_store(store, metric, *parse_range(metric, *ends), group=group))
+
+        yield read_range
+
+
+@contextmanager
+def _open_store(args: argparse.Namespace) -> Iterator[Any]:
+    """Yield the store, or exported reports, which an engine counts and which have the methods of a store."""
+    if args.store:
+        from overstory.collector.store import open_store
+
+        with open_store(args.store) as store:
+            yield store
+        return
+    from overstory.cli.analysis.file_tools import counting_jobs, engine_of
+    from overstory.queries.sources import ExportedReports
+
+    engine = engine_of(args.engine)
+    with counting_jobs(args.engine, engine, quiet=args.quiet) as count:
+        yield ExportedReports(_find(args.inputs), count, getattr(engine, "workers", None) or 8)
+
+
+def _find(inputs: Sequence[str]) -> list[ExportedSet]:
+    from overstory.engines.places import check_once, find_sets
+
+    sets = [one for source in inputs for one in find_sets(source)]
+    check_once(sets)
+    return sets
+
+
+def _decode_files(args: argparse.Namespace) -> int:
+    """Answer by counts and a candidate map, the files of RAPPOR's public tools."""
+    notes, repeats = list[str](), 1.0 if args.reports_per_device is None else args.reports_per_device
+    parameters = read_params(args.params)
+    mechanism, shape = parameters.mechanism(), {"num_bits": parameters.k, "num_cohorts": parameters.m}
+    counts = read_counts(args.counts, notes=notes, **shape)
+    with reading_bar("reading the map", [args.map], quiet=args.quiet) as advance:
+        candidates = read_map(args.map, num_hashes=parameters.h, notes=notes, advance=advance, **shape)
+    decoded = decode(
+        counts,
+        candidates,
+        p_star=float(mechanism.p_star),
+        q_star=float(mechanism.q_star),
+        permanent=mechanism.rounds.permanent,
+        method=args.method,
+        correction=args.correction,
+        alpha=args.alpha,
+        complete=args.complete,
+        reports_per_device=repeats,
+        interval_kind=args.interval or "reports",
+    )
+    # The sizes of cohorts and sums of bits are checked where every device reported once.
+    checks = check_collection(mechanism, counts, decoded) if repeats == 1.0 else ()
+    decoded = replace(decoded, notes=(*notes, *decoded.notes, *alarm_notes(checks)), adjustment=args.adjustment)
+    about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
+    output, to_pipe = str(args.output), args.output == "-"
+    rows, results = decoded.rows(everything=args.all), output
+    if to_pipe or is_table(output):
+        write_table(args, _estimate_blocks(rows, about, None), decoded.to_csv)
+    else:
+        results = str(write_results(output, decoded, about, spreadsheet=args.spreadsheet)[0])
+    if args.plot:
+        draw(args.plot, [decoded.plot()])
+    if args.json:
+        print(json.dumps({**about, "estimates": rows}, separators=(",", ":"), allow_nan=False))
+    elif not to_pipe:
+        print_document(_estimate_blocks(rows, about, None if args.quiet else results))
+    return 0
+
+
+def _estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: str | None) -> Iterator[Block]:
     """Return the rows of a decoding, and what must be known to read them."""
     yield estimate_table(rows) if rows else Paragraph("nothing was detected")
     detected = f"{about['detected']:,} of {plural(about['candidates'], 'candidate')} detected"

@@ -10,10 +10,9 @@ import numpy as np
 
 from overstory.analysis.tables.output import file_columns
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.output import is_table, progress, reading_bar, tell_notes, write_tables
+from overstory.cli.output import progress, reading_bar, tell_notes, write_table
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, discover, find, simulate
 from overstory.files.columns import blocks, line_of
-from overstory.files.io import writing_csv
 from overstory.files.rappor import read_candidates
 from overstory.files.recognition import recognize_all
 from overstory.presentation.document import Column, Table
@@ -138,11 +137,8 @@ class FoundValues(Result):
 def run(args: argparse.Namespace) -> int:
     check_pipes(args, "file", "known")
     answer = _discover(args)
-    if is_table(args.output) and not args.output.endswith(".csv"):
-        write_tables(args.output, answer.blocks(everything=True))
-    elif args.output:
-        with writing_csv(args.output, spreadsheet=args.spreadsheet) as text:
-            text.writelines(answer.csv_lines())
+    if args.output:
+        write_table(args, answer.blocks(everything=True), lambda text: text.writelines(answer.csv_lines()))
     if args.output != "-":
         print_answer(args, answer.to_json(), answer.blocks())
     return 0

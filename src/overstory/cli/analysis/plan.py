@@ -19,9 +19,20 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.form in CHOICES:
-        return CHOICES[args.form](args)
-    plan = _from_params(args) if args.params else _from_needs(args)
+    if args.registry is not None:
+        return _plan_registry(args)
+    if args.yearly is not None:
+        return _choose_for_a_year(args)
+    if args.domain_size is not None:
+        return _choose(args)
+    if args.params:
+        from overstory.files.rappor import read_params
+        from overstory.planning import plan_from_parameters
+
+        mechanism = read_params(args.params).mechanism()
+        plan = plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
+    else:
+        plan = _plan_from_needs(args)
     args.writes_tables = is_table(args.output) and not args.output.endswith(".csv")
     if args.output and not args.writes_tables:
         _write(args.output, plan)
@@ -76,15 +87,7 @@ def _plan_registry(args: argparse.Namespace) -> int:
     return 0
 
 
-def _from_params(args: argparse.Namespace) -> RapporPlan:
-    from overstory.files.rappor import read_params
-    from overstory.planning import plan_from_parameters
-
-    mechanism = read_params(args.params).mechanism()
-    return plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
-
-
-def _from_needs(args: argparse.Namespace) -> RapporPlan:
+def _plan_from_needs(args: argparse.Namespace) -> RapporPlan:
     from overstory.planning import plan_from_needs
 
     return plan_from_needs(
@@ -106,11 +109,3 @@ def _write(path: str, plan: RapporPlan) -> None:
     given = plan.parameters
     k, h, m = (int(given[letter]) for letter in "khm")
     write_params(path, RapporParameters(k, h, m, given["p"], given["q"], given["f"]))
-
-
-CHOICES = {
-    "for a registry": _plan_registry,
-    "for a bound on any year": _choose_for_a_year,
-    "for a known domain": _choose,
-}
-"""What answers a form of the command that is not about RAPPOR's parameters."""

@@ -69,7 +69,7 @@ On a terminal, it asks for what no option gives; elsewhere that takes its defaul
 the collection ends, how long reports are kept, what is published), with a comment: change them there. FILE is never
 replaced.""",
             prints_json=False,
-            runs="registry.metrics_init",
+            runs="registry.metrics:init",
         ),
         Command(
             "lint",

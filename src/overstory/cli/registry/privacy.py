@@ -21,20 +21,10 @@ from overstory.privacy.terms import check_reports
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import BUILDERS, Builders, build_from, names_for
-from overstory.protocol.metrics import Metric, PersonBudget, load_registry
+from overstory.protocol.metrics import Metric, load_registry
 
 if TYPE_CHECKING:
     from overstory.privacy import CentralPrivacy
-
-
-def find_metric(args: argparse.Namespace) -> tuple[Metric, PersonBudget | None] | None:
-    """Return the metric that is meant, of ``--registry``, and its budget; None for an oracle, or RAPPOR's file."""
-    if args.registry is None:
-        return None
-    if args.oracle is None or args.params or args.param:
-        raise ParameterError("with --registry FILE, give the id of one metric, and neither --param nor --params")
-    registry = load_registry(args.registry, read_candidates=False)
-    return registry[args.oracle], registry.budget
 
 
 def _makers() -> Builders[Kind]:
@@ -57,8 +47,13 @@ def run(args: argparse.Namespace) -> int:
     extra = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
     delta = DELTA if args.delta is None else args.delta
     args.oracle = oracle_named(args.oracle)
-    metric, budget = find_metric(args) or (None, None)
-    year = None if metric is None else yearly([metric], budget)
+    metric = year = None
+    if args.registry is not None:
+        if args.oracle is None or args.params or args.param:
+            raise ParameterError("with --registry FILE, give the id of one metric, and neither --param nor --params")
+        registry = load_registry(args.registry, read_candidates=False)
+        metric = registry[args.oracle]
+        year = yearly([metric], registry.budget)
     if metric is None:
         reports = tuple(sorted({*SHOWN, *extra}))
         mechanism = _mechanism(args)

@@ -53,12 +53,6 @@ def _check(args: argparse.Namespace) -> int:
     return int(is_alarming)
 
 
-def show_store(registry: str, store: str) -> None:
-    """Run a console for this machine alone, on any free port, until it is interrupted."""
-    with open_data(registry, store) as data:
-        serve(data, Listening(port=0), Access(), partial(print, flush=True))
-
-
 @contextmanager
 def open_data(registry: str, url: str) -> Iterator[ConsoleData]:
     """Give what the screens read: the registry and the open store."""

@@ -30,7 +30,8 @@ def from_text(setting: Option, text: str) -> Any:
         value = setting.kind(text)
     except ValueError:
         raise ParameterError(f"{given}: give {_wanted(setting.kind)}") from None
-    return _chosen(setting, value, given)
+    setting.check_value(value, given)
+    return value
 
 
 def from_toml(setting: Option, value: Any, source: str) -> Any:
@@ -38,13 +39,8 @@ def from_toml(setting: Option, value: Any, source: str) -> Any:
     fits = isinstance(value, (int, float) if plain is float else plain)
     if not fits or (isinstance(value, bool) and plain is not bool):
         raise FormatError(f"give {_wanted(setting.kind)}, not {value!r:.60}", source=source, field=setting.key)
-    return _chosen(setting, setting.kind(value), f"{source}: {setting.key}")
-
-
-def _chosen(setting: Option, value: Any, where: str) -> Any:
-    if setting.choices and value not in setting.choices:
-        raise ParameterError(f"{where}: give {' or '.join(setting.choices)}")
-    setting.check_value(value, where)
+    value = setting.kind(value)
+    setting.check_value(value, f"{source}: {setting.key}")
     return value
 
 

@@ -114,7 +114,7 @@ def _collector(args: argparse.Namespace, registry: MetricRegistry) -> Iterator[C
         yield lambda request, _: transport(request)
         return
     # Devices alone need no server.
-    from overstory.cli.service.collector import open_to_serve
+    from overstory.cli.service.serve import open_to_serve
     from overstory.collector.checkup import check_promises
     from overstory.collector.http.endpoint import answer_to
     from overstory.collector.ingest.ingest import Ingest

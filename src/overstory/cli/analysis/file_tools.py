@@ -1,11 +1,12 @@
-"""The commands of RAPPOR's files: randomize values by simulated devices, hash candidates, count reports."""
+"""The commands of RAPPOR's files: randomize values, hash candidates, count reports, also by an engine."""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -14,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from overstory.analysis.decoding.candidates import colliding
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.arguments import check_pipes, print_outcome, shown
-from overstory.cli.output import reading_bar
-from overstory.cli.rappor.engine_runs import count_units, engine_of, run_sentences
+from overstory.cli.output import progress, reading_bar
 from overstory.files.io import is_parquet
 from overstory.files.labels import Label
 from overstory.files.parquet import write_blocks
@@ -30,24 +30,26 @@ from overstory.files.rappor import (
     write_map,
 )
 from overstory.files.reports import (
-    LabelCheck,
     ReportRow,
     kind_of,
+    labelled_mechanism,
     read_reports,
     sum_reports,
     write_reports_csv,
 )
 from overstory.presentation.document import Lines
-from overstory.presentation.formats import epsilons_text
-from overstory.protocol.errors import FormatError, ParameterError
+from overstory.presentation.formats import epsilons_text, in_bytes, plural
+from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.kinds.base import Kind, Report
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.rappor import as_googles_client
 from overstory.protocol.sampling import KeyedEntropy, Responder, SystemEntropy, context
+from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.upload import decode_batch, encode_reports
 
 if TYPE_CHECKING:
-    from overstory.engines.units import Contents
+    from overstory.engines.driver import Engine, Run
+    from overstory.engines.units import Contents, Job, Unit
 
 BATCH: Final = 1 << 16
 METRIC: Final = "encode"
@@ -210,10 +212,7 @@ def _stated_mechanism(args: argparse.Namespace, file: Contents) -> Kind:
     """Return what made the reports of a file, by the options or by its label."""
     source, digest = file.place.shown, file.label.digest
     if args.params:
-        parameters = read_params(args.params)
-        check = LabelCheck(source, parameters)
-        check.check(parameters.k, parameters.m, digest)
-        return check.mechanisms[digest]
+        return labelled_mechanism(file.label, read_params(args.params), source)
     if args.registry:
         from overstory.protocol.metrics import load_registry
 
@@ -222,3 +221,64 @@ def _stated_mechanism(args: argparse.Namespace, file: Contents) -> Kind:
             raise FormatError(f"these reports were not made with the parameters of {args.metric}", source=source)
         return mechanism
     return file.label.mechanism(source)
+
+
+def count_units(engine: Engine, job: Job, units: Sequence[Unit], *, quiet: bool) -> Run:
+    """Return what the engine counts, and show how much of it is done."""
+    from overstory.engines.driver import count
+
+    size = sum(unit.num_bytes for unit in units)
+    with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
+        return count(engine, job, units, advance=bar.advance)
+
+
+@contextmanager
+def counting_jobs(asked: str | None, engine: Engine, *, quiet: bool) -> Iterator[Callable[[Job, Sequence[Unit]], Run]]:
+    """Yield what counts one job after the other; at the end the error stream has how that went."""
+    from overstory.engines.driver import Run
+
+    runs: list[Run] = []
+
+    def count_next(job: Job, units: Sequence[Unit]) -> Run:
+        runs.append(count_units(engine, job, units, quiet=quiet))
+        return runs[-1]
+
+    yield count_next
+    if quiet or not runs:
+        return
+    names = ("num_reports", "num_bytes", "num_units", "repeats", "seconds")
+    whole = Run({}, **{name: sum(getattr(run, name) for run in runs) for name in names})
+    for note in run_sentences(engine.name, whole)[0 if asked else 1 :]:
+        print(f"overstory: {note}", file=sys.stderr)
+
+
+def run_sentences(engine: str, run: Run) -> list[str]:
+    spent = max(run.seconds, 1e-9)
+    rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
+    notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {engine}: {rates}"]
+    return notes + ([f"{run.repeats:,} units were counted again, because a worker was lost"] if run.repeats else [])
+
+
+ENGINES: Final = ("local", "dask", "spark")
+
+
+def engine_of(text: str | None) -> Engine:
+    """Return the engine of that name, which an address or a number of processes or threads may follow."""
+    name, _, where = (text or "local").partition(":")
+    if name not in ENGINES:
+        raise ParameterError(f"--engine {text}: choose one of {', '.join(ENGINES)}{suggestion(name, ENGINES)}")
+    workers = parse_digits(where)
+    if workers == 0 or (where and workers is None and name == "local"):
+        raise ParameterError(f"--engine {text}: give a whole number, 1 or more, after {name}:")
+    place = where if where and workers is None else None
+    if name == "dask":
+        from overstory.engines.dask_cluster import DaskEngine
+
+        return DaskEngine(place, workers)
+    if name == "spark":
+        from overstory.engines.spark_session import SparkEngine
+
+        return SparkEngine(master=place, workers=workers)
+    from overstory.engines.driver import LocalEngine
+
+    return LocalEngine(workers)

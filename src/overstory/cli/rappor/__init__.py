@@ -1,1 +1,0 @@
-"""Commands over RAPPOR's own files, and over the papers."""

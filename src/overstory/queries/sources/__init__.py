@@ -1,1 +1,0 @@
-"""Where counts are read from, besides a store: exported files, a collector's address."""
