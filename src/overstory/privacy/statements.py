@@ -7,7 +7,7 @@ A caution stands next to a number where a paper claims more than it proves, or w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +18,7 @@ from overstory.privacy.approximate import DELTA, epsilon_at
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.terms import Attack, Success, Terms, add_up, attack, metric_terms, terms_of
 from overstory.protocol.channels import Influence
-from overstory.protocol.kinds.base import Kind, Mechanism
-from overstory.protocol.numeric.randomizer import NumericRandomizer
-from overstory.protocol.numeric.ranges import RangeRandomizer
+from overstory.protocol.kinds.base import Kind
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
@@ -386,107 +384,69 @@ SAME_PATTERN = (
 ONCE = "A device sends one report by these parameters and no other, whether its value changes or not."
 
 
-Caution = Callable[[Any, Terms], dict[str, str]]
-
-
 def cautions(mechanism: Kind, terms: Terms) -> dict[str, str]:
     """Return the cautions of a mechanism by claim."""
-    by_claim = _superadditive(terms)
-    for caution in ABOUT.get(mechanism.name, ()):
-        for claim, text in caution(mechanism, terms).items():
-            by_claim[claim] = f"{by_claim[claim]} {text}" if claim in by_claim else text
+    by_claim: dict[str, str] = {}
+    for claim, text in (*_superadditive(terms), *_of_papers(mechanism, terms)):
+        by_claim[claim] = f"{by_claim[claim]} {text}" if claim in by_claim else text
     return by_claim
 
 
-def _superadditive(terms: Terms) -> dict[str, str]:
+def _superadditive(terms: Terms) -> Iterator[tuple[str, str]]:
     """Say where n reports of one memoized value cost more than n times one."""
     single = terms.epsilon_n(1)
     worse = [n for n in range(2, 11) if terms.epsilon_n(n) > n * single + 1e-12]
-    if not worse or terms.fresh:
-        return {}
-    n = worse[0]
-    return {
-        "several": f"{n} reports cost {epsilon_text(terms.epsilon_n(n))}, more than {n} times one "
-        f"({epsilon_text(n * single)}): reports of one value share their permanent response, so sequential composition "
-        "of single reports does not bound them."
-    }
+    if worse and not terms.fresh:
+        n = worse[0]
+        text = (
+            f"{n} reports cost {epsilon_text(terms.epsilon_n(n))}, more than {n} times one "
+            f"({epsilon_text(n * single)}): reports of one value share their permanent response, so sequential "
+            "composition of single reports does not bound them."
+        )
+        yield "several", text
 
 
-def _rappor(mechanism: Mechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the same for all parameters
-    return {
-        "several": "The RAPPOR paper (section 3.2) says that this cannot be computed; it can, and this is exact.",
-        "permanent": "The RAPPOR paper (section 6.1) warns that values which change fall outside of this.",
-    }
-
-
-def _window(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
-    window: int = mechanism.parameters["window"]
-    return {
-        "any": f"The thesis (section 4.2) bounds any {window} consecutive reports, which is right, and says nothing of "
-        f"all of them: {10 * window} reports cost {epsilon_text(terms.epsilon_any(10 * window))}, and so on without "
-        "end."
-    }
-
-
-def _opt_dr(mechanism: Mechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the terms say all
-    return {
-        "values": f"The thesis (section 4.3) claims {epsilon_text(terms.epsilon_permanent)} for any number of bins, by "
-        "parallel composition, since the collector cannot link a participant's reports. That is an assumption about "
-        "linking, not a theorem: parallel composition is across people, and D linked bins of one person cost D times "
-        "as much."
-    }
-
-
-def _loloha(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
-    symbols: int = mechanism.encoding.num_symbols
-    ceiling = add_up([(symbols, terms.epsilon_permanent)])
-    return {
-        "values": f"The paper claims {symbols} x {epsilon_text(terms.epsilon_permanent)} = {epsilon_text(ceiling)} for "
-        "whatever a device reports. It holds between histories whose hashed symbols repeat alike, which histories of "
-        "different values need not do; it fails under changes."
-    }
-
-
-def _lecture(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
-    advantage: Any = mechanism.parameters.get("advantage")
-    if advantage is None:
-        return {}
-    real = terms.epsilon_n(1)
-    return {
-        "report": f"The lecture calls 1/2 + {advantage:g} a {advantage:g}-randomizer; its epsilon is "
-        f"ln({0.5 + advantage:g} / {0.5 - advantage:g}) = {epsilon_text(real)}, "
-        f"{real / advantage:.1f} times as much."
-    }
-
-
-def _numbers(mechanism: NumericRandomizer, terms: Terms) -> dict[str, str]:
-    return {
-        "several": f"The device must keep the report of each position (`responder`); drawn afresh, n reports cost n "
-        f"times {epsilon_text(terms.epsilon_n(1))}.",
-        "values": f"A position is 1/{mechanism.resolution} of the range: readings that differ at all are nearly always "
-        "different values, so a device that reports a reading again and again spends this every time.",
-    }
-
-
-def _ranges(mechanism: RangeRandomizer, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the levels are all alike
-    levels = mechanism.num_cohorts
-    return {
-        "report": f"The device's level, 1 of {levels}, is public, drawn once without looking at the value, and kept: "
-        "a device that answered at two levels would spend this for each."
-    }
-
-
-ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
-    "rappor": (_rappor,),
-    "basic-rappor": (_rappor,),
-    "wb": (_window,),
-    "opt-wb": (_window,),
-    "opt-dr": (_opt_dr,),
-    "loloha": (_loloha,),
-    "random-matrix": (_lecture,),
-    "square-wave": (_numbers,),
-    "duchi": (_numbers,),
-    "piecewise": (_numbers,),
-    "hybrid": (_numbers,),
-    "ranges": (_ranges,),
-}
+def _of_papers(mechanism: Any, terms: Terms) -> Iterator[tuple[str, str]]:
+    """Say what a mechanism's paper claims beyond what it proves, and where the same number means less."""
+    name, given, one = mechanism.name, mechanism.parameters, terms.epsilon_n(1)
+    permanent = epsilon_text(terms.epsilon_permanent)
+    if name in {"rappor", "basic-rappor"}:
+        yield "several", "The RAPPOR paper (section 3.2) says that this cannot be computed; it can, and this is exact."
+        yield "permanent", "The RAPPOR paper (section 6.1) warns that values which change fall outside of this."
+    if name in {"wb", "opt-wb"}:
+        many = 10 * given["window"]
+        bound = f"The thesis (section 4.2) bounds any {given['window']} consecutive reports, which is right, and says"
+        cost = epsilon_text(terms.epsilon_any(many))
+        yield "any", f"{bound} nothing of all of them: {many} reports cost {cost}, and so on without end."
+    if name == "opt-dr":
+        claimed = f"The thesis (section 4.3) claims {permanent} for any number of bins, by parallel composition, since"
+        text = (
+            f"{claimed} the collector cannot link a participant's reports. That is an assumption about linking, not a "
+            "theorem: parallel composition is across people, and D linked bins of one person cost D times as much."
+        )
+        yield "values", text
+    if name == "loloha":
+        symbols: int = mechanism.encoding.num_symbols
+        ceiling = epsilon_text(add_up([(symbols, terms.epsilon_permanent)]))
+        claimed = (
+            f"The paper claims {symbols} x {permanent} = {ceiling} for whatever a device reports. It holds between"
+        )
+        text = (
+            f"{claimed} histories whose hashed symbols repeat alike, which histories of different values need not do; "
+            "it fails under changes."
+        )
+        yield "values", text
+    if name == "random-matrix" and (more := given.get("advantage")) is not None:
+        real = f"ln({0.5 + more:g} / {0.5 - more:g}) = {epsilon_text(one)}, {one / more:.1f} times as much"
+        yield "report", f"The lecture calls 1/2 + {more:g} a {more:g}-randomizer; its epsilon is {real}."
+    if name in {"square-wave", "duchi", "piecewise", "hybrid"}:
+        kept = "The device must keep the report of each position (`responder`)"
+        yield "several", f"{kept}; drawn afresh, n reports cost n times {epsilon_text(one)}."
+        step = f"A position is 1/{mechanism.resolution} of the range: readings that differ at all are nearly always"
+        yield (
+            "values",
+            f"{step} different values, so a device that reports a reading again and again spends this every time.",
+        )
+    if name == "ranges":
+        level = f"The device's level, 1 of {mechanism.num_cohorts}, is public, drawn once without looking at the value"
+        yield "report", f"{level}, and kept: a device that answered at two levels would spend this for each."
