@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.registry.cost import budget_words, lifetime_epsilon, together
+from overstory.privacy.registry.cost import budget_words, lifetime_epsilon
 from overstory.privacy.registry.yearly import HIGH, parts_of_a_year, year_of, yearly
 from overstory.privacy.statements import ALWAYS
 from overstory.privacy.terms import add_up, metric_terms
@@ -248,12 +248,11 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
 
 
 def registry_notes(registry: MetricRegistry) -> Iterator[str]:
-    """Return what several metrics of one person cost together, and when a budget ends."""
-    bare = [metric for metric in registry.values() if metric.attribute is None]
+    """Return what a reviewer should know in any case; what metrics cost together `metrics show` says."""
+    bare = [name for name, metric in registry.items() if metric.attribute is None]
     if len(bare) > 1:
-        yield _together([metric.id for metric in bare], registry, "name no attribute: if they tell of one thing,")
-    for attribute, names in together((metric.attribute, name) for name, metric in registry.items())[1:]:
-        yield _together(names, registry, f"tell of {attribute}:")
+        names = f"{', '.join(bare)} name no attribute: if some of them tell of one thing, give them one"
+        yield f"{names}, and overstory metrics show says what they cost together"
     grouped = [name for name, metric in registry.items() if metric.groups is not None]
     if grouped:
         groups = registry[grouped[0]].groups
@@ -272,12 +271,3 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
         )
     if registry.budget is not None:
         yield from (f"budget: {sentence}" for sentence in budget_words(registry.budget, registry.values()))
-
-
-def _together(names: list[str], registry: MetricRegistry, what: str) -> str:
-    epsilons = {name: registry[name].mechanism.epsilon_report for name in names}
-    shared = [name for name in names if (panel := registry[name].panel) is not None and not panel.own]
-    most = [max([epsilons.pop(name) for name in shared])] if shared else []
-    total = add_up((1, epsilon) for epsilon in (*epsilons.values(), *most))
-    only = f", but of {', '.join(shared)}, which share a panel, only of one," if len(shared) > 1 else ""
-    return f"{', '.join(names)} {what} one report of each{only} costs epsilon {epsilon_text(total)} together"
