@@ -135,7 +135,7 @@ def test_an_attribute_is_added_up_where_several_metrics_share_it():
     metrics = [replace(metric, id=name, attribute=attribute) for name, attribute in shared.items()]
     accounts = [Account(name, "", terms_of(grr), ((0, 2),), attribute=about) for name, about in shared.items()]
     listed = replace(EXAMPLES, metrics={metric.id: metric for metric in metrics})
-    planned = total_costs([metric_cost(one, 2) for one in metrics], listed, 2)
+    planned = total_costs([metric_cost(one) for one in metrics], listed)
     for totals in (planned, totals_so_far(Ledger(tuple(accounts)))):
         assert [(total.attribute, len(total.metrics)) for total in totals] == [(None, 4), ("age", 2)]
     (alone,) = total_costs([metric_cost(metrics[0])], listed)

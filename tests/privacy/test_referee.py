@@ -41,7 +41,7 @@ def claims_of(one: Any, reports: int) -> dict[str, float]:
         claims |= {"report": told.epsilon_report, "permanent": told.epsilon_permanent}
         claims |= {"own report": one.epsilon_report, "own permanent": one.epsilon_permanent}
     for distinct in range(1, reports + 1):
-        claims[f"values {distinct}"] = told.epsilon_values(distinct, reports=reports)
+        claims[f"values {distinct}"] = told.terms.epsilon_values(distinct, reports=reports)
         numbered = (0, reports - distinct + 1), *((number, 1) for number in range(1, distinct))
         ledger = Ledger((Account("metric", one.digest.hex(), told.terms, numbered),))
         claims[f"ledger of {distinct} values"] = ledger.epsilon
@@ -112,7 +112,7 @@ def test_values_that_share_a_symbol_are_one_value_to_the_numbers() -> None:
         if len({made.response(value) for value in (0, 1)}) == 1 and len({made.response(v) for v in (2, 3)}) == 2
     )
     assert together.loss((2, 3), (0, 1)) == ENDLESS
-    assert split.loss((0, 1), (2, 3)) <= Decimal(statement(one).epsilon_values(2, reports=2))
+    assert split.loss((0, 1), (2, 3)) <= Decimal(statement(one).terms.epsilon_values(2, reports=2))
 
 
 class LeftAlone(BitDevice):

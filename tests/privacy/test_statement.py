@@ -94,12 +94,12 @@ def test_a_guess_that_is_hardly_ever_wrong_is_certain_in_words():
 
 def test_distinct_values():
     said = statement(mechanism("basic-rappor", domain_size=4))
-    assert said.epsilon_values(3) >= 3 * said.epsilon_permanent
-    assert said.epsilon_values(3) == pytest.approx(3 * said.epsilon_permanent, rel=1e-15)
-    assert said.epsilon_values(100) == said.epsilon_values(4)
-    assert said.epsilon_values(3, reports=2) == said.epsilon_values(2)
+    assert said.terms.epsilon_values(3) >= 3 * said.epsilon_permanent
+    assert said.terms.epsilon_values(3) == pytest.approx(3 * said.epsilon_permanent, rel=1e-15)
+    assert said.terms.epsilon_values(100) == said.terms.epsilon_values(4)
+    assert said.terms.epsilon_values(3, reports=2) == said.terms.epsilon_values(2)
     with pytest.raises(ParameterError, match="at least one"):
-        said.epsilon_values(0)
+        said.terms.epsilon_values(0)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_claims_no_more_than_it_proves_has_no_caution(built):
 
 
 def test_how_many_values_can_cost_anything():
-    assert statement(LOLOHA).epsilon_values(1000) == 4 * LOLOHA.epsilon_permanent
+    assert statement(LOLOHA).terms.epsilon_values(1000) == 4 * LOLOHA.epsilon_permanent
     few = loloha(epsilon_permanent=4, epsilon_report=3, domain_size=3)
     assert terms_of(few).most_values == 3 < few.encoding.num_symbols
     assert terms_of(subset(domain_size=7, epsilon=1)).most_values == 7

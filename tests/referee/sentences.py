@@ -47,7 +47,7 @@ class Claim:
 
 # --- epsilons: what they are about ------------------------------------------------------------------------------------
 
-N = r"(?P<reports>[\d,]+) reports?(?: of (?:each|these))?"
+N = r"(?P<reports>[\d,]+) reports?"
 FORCE = r"(?P<in_force>, by the parameters in force)?"
 SAME = "only with the same pattern of changes"
 STILL = "only while the value never changes"
@@ -71,7 +71,6 @@ ABOUT = (
     # `overstory privacy`, of the parameters alone
     ("unchanged", r"each further distinct value"),
     ("any", r"all that a device ever reports by these parameters"),
-    ("responses", r"(?P<values>\d+) distinct values?"),
 )  # fmt: skip
 """A condition of `model.pairs`, and the words for it.
 

@@ -189,7 +189,7 @@ EVENTS_OF_A_DEVICE = (
 
 def test_what_is_judged_is_printed():
     """Each kind of epsilon is printed somewhere, so that no judge waits in vain."""
-    lines = [line for world in ("basic", "words") for line in surfaces.show(world, AGREED, 3)]
+    lines = [line for world in ("basic", "words") for line in surfaces.show(world, AGREED)]
     claims = [claim for line in lines for claim in read(line) if claim.about == "epsilon"]
     assert {claim.reports for claim in claims} >= {1, 3, None}
     scene = Scene(WORLDS["basic"], metric("basic", AGREED))

@@ -192,17 +192,6 @@ class PrivacyStatement:
     # how many votes a crafted report is worth; None where no single values are counted
     influence: Influence | None = None
 
-    def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
-        """See `Terms.epsilon_values`."""
-        return self.terms.epsilon_values(values, reports=reports)
-
-    def values_claim(self, values: int, *, reports: int | None = None) -> Claim:
-        """Return what a history of `values` distinct values reveals, and on what that rests; see `epsilon_values`."""
-        about, epsilon = plural(values, "distinct value"), self.epsilon_values(values, reports=reports)
-        if self.terms.fresh:
-            return Claim(about, epsilon, NO_CEILING if reports is None else FRESH, kind="values")
-        return Claim(about, epsilon, Claims(self.terms).of_values, self.cautions.get("values"), kind="values")
-
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every epsilon with its assumption."""
@@ -318,7 +307,7 @@ def statement(
     >>> said = statement(rappor)
     >>> round(said.epsilon_report, 4), round(said.epsilon_permanent, 4)
     (1.0743, 4.3944)
-    >>> round(said.epsilon_values(3), 3)
+    >>> round(said.terms.epsilon_values(3), 3)
     13.183
     >>> round(said.epsilon_any[2], 2), said.terms.epsilon_any_is_exact(2)
     (9.68, True)

@@ -74,15 +74,10 @@ def together_blocks(totals: Iterable[TotalCost], budget: Sequence[str]) -> Itera
 
 
 def metric_page(
-    metric: Metric,
-    *,
-    reports: int | None = None,
-    route: ObliviousRoute | None = None,
-    budget: PersonBudget | None = None,
+    metric: Metric, *, route: ObliviousRoute | None = None, budget: PersonBudget | None = None
 ) -> MetricPage:
-    """Return the page of a metric; `route` and `budget` are the registry's, and `reports` as in `metric_cost`."""
-    cost = metric_cost(metric, reports, budget=budget)
-    return MetricPage(metric, metric_facts(metric, route), metric_statement(metric), cost)
+    """Return the page of a metric; `route` and `budget` are the registry's."""
+    return MetricPage(metric, metric_facts(metric, route), metric_statement(metric), metric_cost(metric, budget=budget))
 
 
 def metric_facts(
