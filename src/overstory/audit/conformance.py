@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,15 +44,6 @@ if TYPE_CHECKING:
     from overstory.audit.answers import Answers, Declared
 
 
-class Part(NamedTuple):
-    """Marks that are alike: on each line how many there are, and how many of them came; how likely each comes."""
-
-    name: str
-    came: Column
-    many: Column
-    chance: float
-
-
 @dataclass(frozen=True)
 class Levels:
     """How far reports of the pair speak for one of its values, by level."""
@@ -62,6 +53,12 @@ class Levels:
     right: Floats  # how likely a guess is right, with that client
 
 
+def neighbours(answers: Answers) -> tuple[Answers, Answers]:
+    """Return the lines two by two; no device is in two pairs."""
+    even = len(answers) - len(answers) % 2
+    return answers.take(slice(0, even, 2)), answers.take(slice(1, even, 2))
+
+
 LevelsOf = Callable[[float], Iterator[Levels]]
 """The levels of clients whose epsilon is above the declared one by a share of it: less noise, in each way there is."""
 
@@ -69,6 +66,8 @@ LevelsOf = Callable[[float], Iterator[Levels]]
 class Conformance(ABC):
     """What reports of one kind are held to."""
 
+    names: tuple[str, str]  # what marks are called that the value has, and that it lacks
+    rates: tuple[float, float]  # P(a mark of a report | the value has it, lacks it)
     permanent: tuple[float, float]  # P(a mark of the permanent response | the value lacks it, the value has it)
     instantaneous: tuple[float, float]  # P(a mark of a report | the permanent response lacks it, has it)
     losses: tuple[float, float]  # the log likelihood ratio of a mark that the value has, where it came and where not
@@ -88,45 +87,32 @@ class Conformance(ABC):
     def truth(self, answers: Answers) -> Marks:
         """Return which marks each line's value has."""
 
-    @abstractmethod
-    def parts(self, answers: Answers) -> list[Part]:
-        """Return the marks of each line in parts that are alike."""
-
     def fresh(self, answers: Answers) -> Iterator[Check]:
-        """Yield the checks of fresh devices: rates, in all and by place, value and cohort; outcomes; neighbours."""
-        parts = self.parts(answers)
-        for part in parts:
-            yield rate(f"rate of {part.name}", int(part.came.sum()), int(part.many.sum()), part.chance)
-        yield from self.places(answers)
+        """Yield the checks of fresh devices: rates, in all and by value and cohort; outcomes; neighbours."""
+        true, marks = self.truth(answers), self.marks(answers)
+        had, many = (each.sum(axis=1, dtype=np.int64) for each in (marks & true, true))
+        counts = (had, many), (marks.sum(axis=1, dtype=np.int64) - had, marks.shape[1] - many)
+        parts = [part for part in zip(self.names, counts, self.rates, strict=True) if part[1][1].any()]
+        for name, (came, of), chance in parts:
+            yield rate(f"rate of {name}", int(came.sum()), int(of.sum()), chance)
         groups = [("values alike", answers.values, len(self.declared.values))]
         if self.declared.num_cohorts > 1:
             groups.append(("cohorts alike", answers.cohorts, self.declared.num_cohorts))
         for name, numbers, limit in groups:
             group = binned(numbers, limit)
-            each = []
-            for part in parts:
-                came, many = (np.bincount(group, counts) for counts in (part.came, part.many))
-                each.append(alike(name, came, many, np.full(len(many), part.chance)))
+            by_group = [(*(np.bincount(group, each) for each in counts), chance) for _, counts, chance in parts]
+            each = [alike(name, came, of, np.full(len(of), chance)) for came, of, chance in by_group]
             p_value = joined([check.p_value for check in each])
             shown = min(each, key=lambda check: check.p_value).observed
             yield Check(name, AS_DECLARED, shown, p_value, p_value)
         yield from self.outcomes(answers)
-        even = len(answers) - len(answers) % 2  # no device is in two pairs
-        first, second = (answers.take(slice(start, even, 2)) for start in (0, 1))
-        yield from self.agreement(first, second)
+        first, second = neighbours(answers)
         same = int(self.same(first, second).sum())
         yield identical("identical neighbouring reports", same, self.equal_chances(first, second))
-
-    def places(self, answers: Answers) -> Iterator[Check]:  # noqa: ARG002 - of most kinds, there are none
-        yield from ()
 
     @abstractmethod
     def outcomes(self, answers: Answers) -> Iterator[Check]:
         """Yield the checks of whole reports."""
-
-    def agreement(self, first: Answers, second: Answers) -> Iterator[Check]:  # noqa: ARG002 - of most kinds, none
-        """Yield the check of how often single marks of pairs of devices agree."""
-        yield from ()
 
     def same(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
         equal: NDArray[np.bool_] = (first.reports == second.reports).reshape(len(first), -1).all(axis=1)
@@ -135,10 +121,6 @@ class Conformance(ABC):
     @abstractmethod
     def equal_chances(self, first: Answers, second: Answers, *, same_devices: bool = False) -> Floats:
         """Return how likely the reports of each line are equal, from permanent responses of their own, or from one."""
-
-    @abstractmethod
-    def comparable(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
-        """Return on which lines both values have one encoding."""
 
     @abstractmethod
     def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
@@ -168,7 +150,11 @@ class Conformance(ABC):
 
     def likeness(self, first: Answers, second: Answers, *, same_devices: bool) -> float:
         """Return a bound of how rarely two runs are as alike by chance; devices may be the same in both."""
-        equal, same = self.comparable(first, second), self.same(first, second)
+        # Values with one encoding; a symbol's noise is of its cohort, too.
+        equal = (self.encoded(first) == self.encoded(second)).reshape(len(first), -1).all(axis=1)
+        if not self.declared.are_vectors:
+            equal &= first.cohorts == second.cohorts
+        same = self.same(first, second)
         chances = self.equal_chances(first, second, same_devices=same_devices)
         return too_many(int(same[equal].sum()), chances[equal])
 
@@ -208,7 +194,8 @@ class BitConformance(Conformance):
         self.permanent, self.instantaneous = (
             (float(channel.raise_zero), float(channel.keep_one)) for channel in (rounds.permanent, rounds.instantaneous)
         )
-        self.p, self.q = float(declared.mechanism.p_star), float(declared.mechanism.q_star)
+        self.names = "set bits", "unset bits"
+        self.rates = self.p, self.q = float(declared.mechanism.p_star), float(declared.mechanism.q_star)
         self.losses = float(np.log(self.p / self.q)), float(np.log((1 - self.p) / (1 - self.q)))
 
     def marks(self, answers: Answers) -> Marks:
@@ -218,23 +205,9 @@ class BitConformance(Conformance):
     features = marks
     truth = Conformance.encoded
 
-    def parts(self, answers: Answers) -> list[Part]:
-        true, bits = self.truth(answers), answers.reports
-        both, sets = (bits & true).sum(axis=1, dtype=np.int64), true.sum(axis=1, dtype=np.int64)
-        ones = bits.sum(axis=1, dtype=np.int64) - both
-        return [Part("set bits", both, sets, self.p), Part("unset bits", ones, bits.shape[1] - sets, self.q)]
-
-    def places(self, answers: Answers) -> Iterator[Check]:
-        true, bits = self.truth(answers), answers.reports
-        both, sets = (bits & true).sum(axis=0, dtype=np.int64), true.sum(axis=0, dtype=np.int64)
-        rows = [(both, sets, self.p), (bits.sum(axis=0, dtype=np.int64) - both, len(bits) - sets, self.q)]
-        counts, totals = (np.concatenate([row[each] for row in rows]) for each in (0, 1))
-        check = alike("bits alike", counts, totals, np.repeat((self.p, self.q), len(sets)))
-        worst = int(np.argmin(two_sided(counts, totals, np.repeat((self.p, self.q), len(sets))))) % len(sets)
-        yield Check(check.name, check.expected, f"bit {worst} {check.observed}", check.statistic, check.p_value)
-
     def outcomes(self, answers: Answers) -> Iterator[Check]:
         true, bits = self.truth(answers), answers.reports
+        yield self._places(bits, true)
         ones, sets, width = (bits.sum(axis=1, dtype=np.int64), true.sum(axis=1, dtype=np.int64), bits.shape[1])
         p_values = []
         for weight in np.unique(sets).tolist():
@@ -245,6 +218,18 @@ class BitConformance(Conformance):
         yield Check("number of ones", f"{expected:.3f} on average", f"{ones.mean():.3f}", p_value, p_value)
         if width > 1:
             yield self._pairs(bits, true)
+        first, second = neighbours(answers)
+        neither = (self.truth(first) | self.truth(second)) == 0
+        same = int((first.reports == second.reports)[neither].sum())
+        yield rate("agreement of neighbouring devices", same, int(neither.sum()), self._agreements()[0])
+
+    def _places(self, bits: Marks, true: Marks) -> Check:
+        both, sets = (bits & true).sum(axis=0, dtype=np.int64), true.sum(axis=0, dtype=np.int64)
+        counts = np.concatenate((both, bits.sum(axis=0, dtype=np.int64) - both))
+        totals, chances = np.concatenate((sets, len(bits) - sets)), np.repeat(self.rates, len(sets))
+        check = alike("bits alike", counts, totals, chances)
+        worst = int(np.argmin(two_sided(counts, totals, chances))) % len(sets)
+        return replace(check, observed=f"bit {worst} {check.observed}")
 
     def _pairs(self, bits: Marks, true: Marks) -> Check:
         """Check each two bits where the value sets neither: they are both 1, or agree, as often as independent ones."""
@@ -263,11 +248,6 @@ class BitConformance(Conformance):
         shown = f"furthest: bits {first} and {second}, {share:.4f}, expected {chance:.4f}"
         return Check("pairs of bits", "independent", shown, p_value, p_value)
 
-    def agreement(self, first: Answers, second: Answers) -> Iterator[Check]:
-        neither = (self.truth(first) | self.truth(second)) == 0
-        same = int((first.reports == second.reports)[neither].sum())
-        yield rate("agreement of neighbouring devices", same, int(neither.sum()), self._agreements()[0])
-
     def _agreements(self, *, same_devices: bool = False) -> Floats:
         """Return how likely two reports of a bit agree that neither of two values sets, one of them, or both."""
         if same_devices:  # and values are the same, too
@@ -280,10 +260,6 @@ class BitConformance(Conformance):
     def equal_chances(self, first: Answers, second: Answers, *, same_devices: bool = False) -> Floats:
         logs = np.log(self._agreements(same_devices=same_devices))
         return np.asarray(np.exp(logs[self.truth(first) + self.truth(second)].sum(axis=1)), np.float64)
-
-    def comparable(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
-        equal: NDArray[np.bool_] = (self.truth(first) == self.truth(second)).all(axis=1)
-        return equal
 
     def likeness(self, first: Answers, second: Answers, *, same_devices: bool) -> float:
         sets, same = self.truth(first) + self.truth(second), first.reports == second.reports
@@ -368,17 +344,14 @@ class OutputConformance(Conformance):
         other = (1 - left) / self.outputs  # how likely the second round draws any one output
         self.permanent, self.instantaneous = (0.0, own), (other, left + other)
         self.losses = float(np.log(float(self.within / self.without))), 0.0
+        self.names = "the own symbol" if self.is_symbol else "reports in the own set", ""
+        self.rates = float(self.inside), 0.0  # the one mark is of the value
 
     def marks(self, answers: Answers) -> Marks:
         return np.asarray(self.declared.supported(answers)[:, None]).view(np.uint8)
 
     def truth(self, answers: Answers) -> Marks:
         return np.ones((len(answers), 1), np.uint8)
-
-    def parts(self, answers: Answers) -> list[Part]:
-        held = self.declared.supported(answers).astype(np.int64)
-        name = "the own symbol" if self.is_symbol else "reports in the own set"
-        return [Part(name, held, np.ones(len(held), np.int64), float(self.inside))]
 
     def outcomes(self, answers: Answers) -> Iterator[Check]:
         if self.declared.are_bits:
@@ -437,9 +410,6 @@ class OutputConformance(Conformance):
         match = self.inside * within + (1 - self.inside) * without
         cross = self.shared * within**2 + (self.outputs - self.own - alone) * without**2 + 2 * alone * within * without
         return np.where(self.encoded(first) == self.encoded(second), float(match), float(cross))
-
-    def comparable(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
-        return np.asarray((first.cohorts == second.cohorts) & (self.encoded(first) == self.encoded(second)))
 
     def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
         """Yield how often a device's reports equal its first one, which is the permanent output with chance `keep`."""
