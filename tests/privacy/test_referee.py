@@ -144,18 +144,18 @@ class RedrawnBits(BitDevice):
 class Loud(SymbolDevice):
     """Broken: the second round is left out once in a million."""
 
-    def second(self, response: int) -> Any:
+    def second(self, piece: Any, response: int) -> Any:
         rare = Fraction(1, 10**6)
-        law = super().second(response)
+        law = super().second(piece, response)
         return {one: part * (1 - rare) + rare * (one == response) for one, part in law.items()}
 
 
 class KeptMore(SymbolDevice):
     """Broken: the permanent response is the value once in a million times more often than it should be."""
 
-    def first(self, value: Any) -> Any:
-        rare, own = Fraction(1, 10**6), self.mechanism.encode(value, self.cohort)
-        return {one: part * (1 - rare) + rare * (one == own) for one, part in super().first(value).items()}
+    def first(self, piece: Any, given: Any) -> Any:
+        rare, own = Fraction(1, 10**6), self.mechanism.encode(given, self.cohort)
+        return {one: part * (1 - rare) + rare * (one == own) for one, part in super().first(piece, given).items()}
 
 
 BROKEN = [
