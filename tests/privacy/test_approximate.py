@@ -6,7 +6,9 @@ by. The drawn losses come from binomial counts of ones, and bound delta from bot
 
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import pytest
@@ -17,8 +19,8 @@ from overstory.privacy.payloads.symbols import SymbolTerms
 from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
-from overstory.protocol.sampling import bit_sampler
-from support.referee_laws import BitLaw
+from support.referee_cases import values_of
+from support.referee_device import device
 
 FALSE_ALARM = 1e-6
 METER = mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10)
@@ -30,32 +32,13 @@ SMALL = [
 ]
 
 
-def words_of(built):
-    """A value for every way in which its bits can be."""
-    ones = getattr(built.encoding, "num_hashes", 1)
-    return [word for word in range(1 << built.encoding.num_bits) if word.bit_count() == ones]
-
-
-def laws_of(built, channel=None):
-    """P(report | bits) by the bits, read off the sampler: of all that is drawn afresh for a report."""
-    size = built.encoding.num_bits
-    bits = BitLaw(bit_sampler(channel or built.rounds.instantaneous, size), size)
-    chances = {
-        (word, report): math.prod(
-            one if report >> bit & 1 else 1 - one
-            for bit, one in enumerate(bits.chance(bit, word >> bit & 1) for bit in range(size))
-        )
-        for word, report in product(range(1 << size), repeat=2)
-    }
-    return lambda word: {report: chances[word, report] for report in range(1 << size)}
-
-
 def true_delta(law_of, first, second, odds):
     """The sum over outcomes of P - odds Q, where that is above 0; every report is drawn afresh."""
-    rows = [[law_of(word) for word in history] for history in (first, second)]
+    rows = [[law_of(value) for value in history] for history in (first, second)]
+    outputs = dict.fromkeys(report for row in rows for law in row for report in law)
     total = Fraction(0)
-    for outcome in product(rows[0][0], repeat=len(first)):
-        one, other = (math.prod(row[seen] for row, seen in zip(way, outcome, strict=True)) for way in rows)
+    for outcome in product(outputs, repeat=len(first)):
+        one, other = (math.prod(law.get(seen, 0) for law, seen in zip(way, outcome, strict=True)) for way in rows)
         total += max(one - odds * other, 0)
     return total
 
@@ -64,13 +47,13 @@ def true_delta(law_of, first, second, odds):
 @pytest.mark.parametrize("delta", [1e-3, 0.02, 0.3])
 def test_no_two_histories_have_a_larger_delta_and_some_have_it(name, given, delta):
     built = mechanism(name, **given)
-    values, device = words_of(built), laws_of(built)
+    values, law_of = values_of(built, 4), cache(device(built, 0).report_law)
     for reports in (1, 2) if built.encoding.num_bits > 2 else (1, 2, 3):
         epsilon = epsilon_at(terms_of(built), reports, delta)
         pairs = product(product(values, repeat=reports), repeat=2)
-        some = [pair for pair in pairs if pair[0][0] in values[:2] and pair[0] == tuple(sorted(pair[0]))][:400]
+        some = [pair for pair in pairs if pair[0][0] in values[:2] and pair[0] == tuple(sorted(pair[0]))][:200]
         most, below = (
-            max(true_delta(device, *pair, Fraction(math.exp(share * epsilon))) for pair in some) for share in (1, 0.99)
+            max(true_delta(law_of, *pair, Fraction(math.exp(share * epsilon))) for pair in some) for share in (1, 0.99)
         )
         assert most <= Fraction(delta)
         assert below > Fraction(delta) or not epsilon
@@ -78,13 +61,11 @@ def test_no_two_histories_have_a_larger_delta_and_some_have_it(name, given, delt
 
 def test_a_device_with_less_noise_is_caught():
     built = mechanism("wb", domain_size=2, epsilon=2.0, window=2)
-    values, real = words_of(built), built.rounds.instantaneous
+    real = built.rounds.instantaneous
     lazy = BinaryChannel.of(float(real.keep_one) + 0.01, float(real.raise_zero))
+    broken = replace(built, rounds=replace(built.rounds, instantaneous=lazy))
     odds = Fraction(math.exp(epsilon_at(terms_of(built), 2, 0.2)))
-    deltas = [
-        true_delta(laws_of(built, each), [values[0]] * 2, [values[1]] * 2, odds)
-        for each in (built.rounds.instantaneous, lazy)
-    ]
+    deltas = [true_delta(device(each, 0).report_law, [0, 0], [1, 1], odds) for each in (built, broken)]
     assert deltas[0] <= Fraction(0.2) < deltas[1]
 
 
