@@ -137,4 +137,5 @@ def _blocks(
     liars = f"A liar's report counts for up to {votes.up:.1f} honest ones of a value." if votes else ""
     yield Lines(*statement.sentences(), f"Linkable: {statement.linkable.words()}.", *([liars] if liars else []))
     if shuffled is not None:
-        yield from shuffled.blocks()
+        words = shuffled.words()
+        yield Lines(f"{words[:1].upper()}{words[1:]}. It rests on this:", *shuffled.rests_on)

@@ -33,7 +33,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
-from overstory.presentation.document import Block, Lines
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.terms import terms_class
 from overstory.protocol.channels import BinaryChannel
@@ -292,10 +291,6 @@ class CentralPrivacy:
             "rests_on": list(self.rests_on),
         }
 
-    def blocks(self) -> Iterator[Block]:
-        """Return the claim, and what it rests on."""
-        yield Lines(f"{self.words()[:1].upper()}{self.words()[1:]}. It rests on this:", *self.rests_on)
-
 
 def shuffled(mechanism: Kind, reports: int, delta: float = DELTA, *, honest: float = 1.0) -> CentralPrivacy:
     """Return what a person's report reveals that arrives shuffled among those of others: a certified upper bound.
@@ -444,9 +439,6 @@ class CentralClaim:
             return [f"central privacy: {self.reason}"]
         rests_on = (f"  rests on: {sentence}" for sentence in self.privacy.rests_on)
         return [f"central privacy: {self.privacy.words()}", f"  {self.reason}", *rests_on]
-
-    def blocks(self) -> list[Block]:
-        return [Lines(*self.sentences())]
 
 
 @dataclass(frozen=True)
