@@ -18,8 +18,7 @@ from overstory.privacy.terms import metric_terms, terms_of
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import PersonBudget, load_registry, parse_registry
 from overstory.protocol.metrics.groups import Groups
-from overstory.protocol.metrics.registry import EXAMPLE
-from support.registry_texts import plain_registry, registry_text
+from support.registry_texts import example_text, plain_registry, registry_text
 
 TODAY = dt.date(2026, 11, 21)
 EXAMPLES = load_registry(Path(__file__).parents[2] / "examples" / "metrics.toml")
@@ -27,15 +26,8 @@ BINS = '{kind = "bins", min = 0, max = 2, count = 10, outside = "OUTSIDE"}'
 NUMBERS = '{kind = "integers", min = 1, max = 6, outside = "OUTSIDE"}'
 
 
-def text(*more, **instead):
-    lines = EXAMPLE.splitlines()
-    for key, value in instead.items():
-        lines = [f"{key} = {value}" if line.startswith(f"{key} =") else line for line in lines]
-    return "\n".join([*lines, *more])
-
-
 def facts(*more, **instead):
-    metric = parse_registry(text(*more, **instead))["colour"]
+    metric = parse_registry(example_text(*more, **instead))["colour"]
     return dict(metric_page(metric).facts)
 
 
@@ -98,7 +90,7 @@ def test_a_year_ends_with_the_budget_that_its_reports_count_against(limits, most
 
 
 def test_no_cap_and_fresh_noise_are_without_bound():
-    strings = parse_registry(text(domain='{kind = "strings"}', oracle='"rappor"', parameters="{}"))["colour"]
+    strings = parse_registry(example_text(domain='{kind = "strings"}', oracle='"rappor"', parameters="{}"))["colour"]
     values = metric_cost(strings).line("values")
     assert math.isinf(values.epsilon)
     assert "no cap" in values.words
@@ -110,17 +102,19 @@ def test_no_cap_and_fresh_noise_are_without_bound():
 
 
 def test_a_window_is_stated_and_what_is_asked_for():
-    stated = metric_statement(parse_registry(text("window = 5000"))["colour"], reports=[7])
+    stated = metric_statement(parse_registry(example_text("window = 5000"))["colour"], reports=[7])
     assert {7, 5000} <= stated.epsilon_n.keys()
 
 
 PANEL = 'panel = {cycle = "year", answers = 1}'
-OFTEN = text('panel = "none"', 'attribute = "tint"', oracle='"opt-wb"', parameters="{epsilon = 0.05, window = 1}")
+OFTEN = example_text(
+    'panel = "none"', 'attribute = "tint"', oracle='"opt-wb"', parameters="{epsilon = 0.05, window = 1}"
+)
 ALWAYS = "\n\n" + OFTEN.partition("\n\n")[2].replace("colour", "often")
 
 
 def test_a_yearly_budget_that_no_year_reaches_is_said_to_have_no_end():
-    registry = parse_registry(text(PANEL, ALWAYS, parameters="{epsilon = 4.0}"))
+    registry = parse_registry(example_text(PANEL, ALWAYS, parameters="{epsilon = 4.0}"))
     for epsilon, said in ((9.0, "often alone never reaches its end."), (1.0, "After 20 reports of often")):
         words = " ".join(budget_words(PersonBudget(epsilon, per="year"), registry.values()))
         assert said in words

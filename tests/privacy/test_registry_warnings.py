@@ -11,7 +11,7 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from support.devices import DEFAULT, OBLIVIOUS, oblivious_registry
 from support.oblivious_receiver import Receiver
-from support.registry_texts import plain_registry
+from support.registry_texts import example_text, plain_registry
 from support.running import within
 
 TODAY = dt.date(2026, 11, 21)
@@ -25,15 +25,8 @@ RAPPOR = {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": "{
 MANY_ROWS = ONCE | {"domain": '{kind = "integers", min = 0, max = 1999}', "oracle": '"hadamard"'}
 
 
-def example(*more, **instead):
-    lines = EXAMPLE.splitlines()
-    for key, value in instead.items():
-        lines = [f"{key} = {value}" if line.startswith(f"{key} =") else line for line in lines]
-    return "\n".join([*lines, *more])
-
-
 def of(*more, **instead):
-    return example(*more, REASON, **TWO_ROUNDS | instead)
+    return example_text(*more, REASON, **TWO_ROUNDS | instead)
 
 
 NO_PLACE = "is reported as nothing, which takes one of these places"
@@ -81,7 +74,9 @@ ONE_METRIC += [
     (of(**MANY_ROWS), {"oracle": "", "parameters": HIDES.format("489 share", FEW)}),
 ]
 
-OFTEN = example('panel = "none"', 'attribute = "tint"', oracle='"opt-wb"', parameters="{epsilon = 0.05, window = 1}")
+OFTEN = example_text(
+    'panel = "none"', 'attribute = "tint"', oracle='"opt-wb"', parameters="{epsilon = 0.05, window = 1}"
+)
 ALWAYS = "\n\n" + OFTEN.partition("\n\n")[2].replace("colour", "often")
 OTHER = EXAMPLE[EXAMPLE.index("[metrics") :].replace("colour", "other")
 YEAR = (
@@ -92,18 +87,21 @@ YEAR = (
 
 
 def limited(budget, more="", epsilon=4.0):
-    panel = example('attribute = "tint"', parameters=f"{{epsilon = {epsilon}}}")
+    panel = example_text('attribute = "tint"', parameters=f"{{epsilon = {epsilon}}}")
     return f"{PANEL}\nbudget = {budget}\n{panel}{more}"
 
 
 A_YEAR = [  # the same of what a year tells, and of budgets; "a budget bounds a year, too"
-    (example(**TWO_ROUNDS), {"panel": YEAR}),
-    (example(PANEL, **TWO_ROUNDS), {}),
-    (example(REASON, **TWO_ROUNDS), {}),
-    (example(REASON, OTHER, **TWO_ROUNDS), {"panel": "reports of other"}),
-    ("budget = {epsilon = 8.0}\n" + example(**TWO_ROUNDS), {}),
-    ("budget = {epsilon = 8.1}\n" + example(**TWO_ROUNDS), {"panel": "epsilon 8.1, "}),
-    (f"{PANEL}\n" + example(parameters="{epsilon = 9.0}"), {"panel": "epsilon 9, and an oracle with less: up to 8;"}),
+    (example_text(**TWO_ROUNDS), {"panel": YEAR}),
+    (example_text(PANEL, **TWO_ROUNDS), {}),
+    (example_text(REASON, **TWO_ROUNDS), {}),
+    (example_text(REASON, OTHER, **TWO_ROUNDS), {"panel": "reports of other"}),
+    ("budget = {epsilon = 8.0}\n" + example_text(**TWO_ROUNDS), {}),
+    ("budget = {epsilon = 8.1}\n" + example_text(**TWO_ROUNDS), {"panel": "epsilon 8.1, "}),
+    (
+        f"{PANEL}\n" + example_text(parameters="{epsilon = 9.0}"),
+        {"panel": "epsilon 9, and an oracle with less: up to 8;"},
+    ),
     (limited('{epsilon = 4.0, per = "year"}'), {}),
     (
         limited('{epsilon = 4.0, per = "year"}', ALWAYS),
@@ -207,7 +205,7 @@ NOTES = [
     (grouped(), [f"{RAREST} 50,000 of 500,000 devices"]),
     (plain_registry("m", "n"), ["m, n name no attribute: if some of them tell of one thing, give them one"]),
     (plain_registry("m", "n", attribute='"looks"'), []),
-    ("budget = {epsilon = 4.0}\n" + example(), ["budget: All reports together may cost epsilon 4, "]),
+    ("budget = {epsilon = 4.0}\n" + example_text(), ["budget: All reports together may cost epsilon 4, "]),
 ]
 
 
