@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -323,7 +323,9 @@ class _Audit:
         games = play(self.conformance, answers, settings.alpha)
         levels = self.conformance.levels(answers.take(answers.values < 2))
         excess = detectable_excess(levels, declared.epsilon, settings.alpha)
-        self.checks.extend(self._at_once(self._ask(*twins(declared, settings.twins, self.rng, choose=choose))))
+        first, second, other = self._ask(*twins(declared, settings.twins, self.rng, choose=choose))
+        pairs = [(first, second, True), (first, other, False), (second, other, False)]
+        self.checks.append(self._likeness("processes started at once", pairs, first, other))
         self._remember(choose=choose)
         return AuditResult(
             mechanism=declared.mechanism.name,
@@ -345,24 +347,23 @@ class _Audit:
         self.advance(self.done, "checking")
         return answers
 
-    def _at_once(self, runs: list[Answers]) -> Iterable[Check]:
-        """Check that processes that start at the same time have noise of their own."""
-        first, second, other = runs
-        p_values = [self.conformance.likeness(first, second, same_devices=True)]
-        p_values += [self.conformance.likeness(run, other, same_devices=False) for run in (first, second)]
+    def _likeness(
+        self, name: str, pairs: Sequence[tuple[Answers, Answers, bool]], first: Answers, other: Answers
+    ) -> Check:
+        """Check that each two runs, perhaps of the same devices, have their own noise; those of other devices are counted."""
+        p_values = [self.conformance.likeness(one, two, same_devices=same) for one, two, same in pairs]
         if self.draws_cohorts:
             p_values.append(equal_cohorts(first, other, self.declared.num_cohorts))
-        p_value = most_extreme(p_values)
         same = int(self.conformance.same(first, other).sum())
         texts = ("independent", f"{same:,} of {len(first):,} reports equal")
-        yield Check("processes started at once", *texts, same, p_value)
+        return Check(name, *texts, same, most_extreme(p_values))
 
     def _remember(self, *, choose: bool) -> None:
         """Check that devices repeat each value's permanent response (not a panel's), and no two noises are alike."""
         settings, afresh = self.settings, self.declared.afresh
         questions = repeated(self.declared, settings.devices, settings.repeats, self.rng, choose=choose)
         (answers,) = self._ask(questions)
-        self.checks.extend(self._afresh(answers) if afresh else self._memory(answers))
+        self.checks.extend([self._afresh(answers)] if afresh else self._memory(answers))
         first, second, differ = self._by_value(answers)
         if afresh:
             first, second = first[:1], second[:1]
@@ -396,19 +397,14 @@ class _Audit:
         lines = np.concatenate((first, second[:, differ]), axis=1)
         yield from self.conformance.memory(answers.take(lines.ravel()), len(lines), after)
 
-    def _afresh(self, answers: Answers) -> Iterator[Check]:
+    def _afresh(self, answers: Answers) -> Check:
         """Check that a device's answers of one value, two by two, are as alike as those of two devices."""
         first, second, _ = self._by_value(answers)
         even = len(first) - len(first) % 2
         one, other = (
             answers.take(np.concatenate([rows[start:even:2].ravel() for rows in (first, second)])) for start in (0, 1)
         )
-        p_values = [self.conformance.likeness(one, other, same_devices=False)]
-        if self.draws_cohorts:
-            p_values.append(equal_cohorts(one, other, self.declared.num_cohorts))
-        p_value = most_extreme(p_values)
-        same = int(self.conformance.same(one, other).sum())
-        yield Check("answers of a device", "independent", f"{same:,} of {len(one):,} equal", same, p_value)
+        return self._likeness("answers of a device", [(one, other, False)], one, other)
 
     def _apart(self, name: str, first: Answers, second: Answers) -> Check:
         """Check that the noise of the same devices is independent."""
