@@ -147,7 +147,9 @@ class AuditResult:
             TableColumn("name", "check", is_left=True),
             TableColumn("expected", is_left=True),
             TableColumn("observed", "came", is_left=True),
-            TableColumn("interval", "99.9% interval", _interval, is_left=True),
+            TableColumn(
+                "interval", "99.9% interval", lambda i: "" if i is None else "{:.4f} to {:.4f}".format(*i), is_left=True
+            ),
             TableColumn("adjusted", "p after Holm", lambda p: p_value(p) if p < 0.001 else f"{p:.3f}"),
             TableColumn("verdict", "", lambda verdict: "DEVIATES" if verdict == "deviates" else "", is_left=True),
         )
@@ -192,10 +194,6 @@ class AuditResult:
                 "been seen nine times in ten; a fault in only some of the reports can be larger and not be seen"
             )
         return f"no fault found in {self.reports:,} reports: {seen}"
-
-
-def _interval(ends: list[float] | None) -> str:
-    return "" if ends is None else f"{ends[0]:.4f} to {ends[1]:.4f}"
 
 
 COUNTED: Final = 1 << 12  # cohorts up to which each is counted; of more, their first and their last bits are
@@ -350,7 +348,7 @@ class _Audit:
     def _likeness(
         self, name: str, pairs: Sequence[tuple[Answers, Answers, bool]], first: Answers, other: Answers
     ) -> Check:
-        """Check that each two runs, perhaps of the same devices, have their own noise; those of other devices are counted."""
+        """Check that each two runs, perhaps of the same devices, have noise of their own."""
         p_values = [self.conformance.likeness(one, two, same_devices=same) for one, two, same in pairs]
         if self.draws_cohorts:
             p_values.append(equal_cohorts(first, other, self.declared.num_cohorts))

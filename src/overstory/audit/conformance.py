@@ -100,8 +100,10 @@ class Conformance(ABC):
             groups.append(("cohorts alike", answers.cohorts, self.declared.num_cohorts))
         for name, numbers, limit in groups:
             group = binned(numbers, limit)
-            by_group = [(*(np.bincount(group, each) for each in counts), chance) for _, counts, chance in parts]
-            each = [alike(name, came, of, np.full(len(of), chance)) for came, of, chance in by_group]
+            each = []
+            for _, counted, chance in parts:
+                came, of = (np.bincount(group, numbers) for numbers in counted)
+                each.append(alike(name, came, of, np.full(len(of), chance)))
             p_value = joined([check.p_value for check in each])
             shown = min(each, key=lambda check: check.p_value).observed
             yield Check(name, AS_DECLARED, shown, p_value, p_value)

@@ -166,8 +166,14 @@ def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Itera
         yield from _of_the_panel(old, new)
     yield from _of_the_cap(old, new)
     yield from _of_time(old, new)
-    if old.domain.canonical() != new.domain.canonical():
-        yield from _of_the_domain(old, new)
+    # Other values for the symbols; what that costs is said of the account.
+    is_changed = old.domain.canonical() != new.domain.canonical()
+    if is_changed and old.domain.numbering != new.domain.numbering:
+        what = "reports stand for other numbers" if new.domain.size is None else "symbols stand for other values"
+        yield Change(new.id, "domain", Harm.BREAKS, f"{what}, and so do stored counts")
+    elif is_changed:
+        detail = "the categories' order has a meaning now, or has none any more: values keep their symbols"
+        yield Change(new.id, "domain", Harm.HARMLESS, detail)
     if old.candidates != new.candidates:
         detail = "stored counts can be decoded again with the new list"
         yield Change(new.id, "candidates", Harm.HARMLESS, detail)
@@ -262,16 +268,6 @@ def _worse(
         yield Change(name, what, Harm.WEAKENS, detail)
 
 
-def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
-    """Other values for the symbols; what that costs is said of the account."""
-    if old.domain.numbering == new.domain.numbering:
-        detail = "the categories' order has a meaning now, or has none any more: values keep their symbols"
-        yield Change(new.id, "domain", Harm.HARMLESS, detail)
-        return
-    what = "reports stand for other numbers" if new.domain.size is None else "symbols stand for other values"
-    yield Change(new.id, "domain", Harm.BREAKS, f"{what}, and so do stored counts")
-
-
 def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
     """How many responses a device may give away, and whether one past the cap follows the value."""
     becomes = {}
@@ -282,7 +278,11 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
         becomes["over_cap"] = f"past the cap on values, {old.over_cap} becomes {new.over_cap}"
     if not becomes:
         return
-    reached = _with_what_was_given(old, new)
+    # The cap that a device may reach: one with a full old one may still report nothing.
+    most = None
+    if old.max_values is not None and old.max_responses is not None and new.max_values is not None:
+        most = max(old.max_values, new.max_values, old.max_responses - new.nothing_is_spare)
+    reached = replace(new, max_values=most)
     before, after = (most_responses(metric) for metric in (old, reached))
     kept = not (old.fresh or new.fresh)  # no cap applies to fresh noise
     follows = _follows(new) and not _follows(old)
@@ -292,13 +292,6 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
     detail += f": all that a device may ever report, epsilon {' becomes '.join(epsilons)}"
     detail += ", and past the cap reports follow the value" if follows else ""
     yield Change(new.id, " and ".join(becomes), Harm.WEAKENS if weakens else Harm.HARMLESS, detail)
-
-
-def _with_what_was_given(old: Metric, new: Metric) -> Metric:
-    """Return the new metric with the cap that a device may reach: one with a full old one may still report nothing."""
-    if old.max_values is None or old.max_responses is None or new.max_values is None:
-        return replace(new, max_values=None)
-    return replace(new, max_values=max(old.max_values, new.max_values, old.max_responses - new.nothing_is_spare))
 
 
 def _follows(metric: Metric) -> bool:

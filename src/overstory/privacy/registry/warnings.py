@@ -155,7 +155,8 @@ def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
     if metric.once or metric.panel is not None:
         return  # one report cannot be put together with another
     linkable, cohorts = metric_linkability(metric), metric.mechanism.num_cohorts
-    if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(_midnight(today)) > 1:
+    midnight = dt.datetime(today.year, today.month, today.day, tzinfo=dt.UTC).timestamp()
+    if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(midnight) > 1:
         sentence = (
             f"a device reports every {metric.period}, and the noise is drawn once: an unchanged value always sends the "
             f"same report ({linkable.unchanged_words()}), and two different ones prove a change"
@@ -218,10 +219,6 @@ def _resolution(metric: Metric) -> Iterator[tuple[str, str]]:
         after = f"and after {metric.max_values} of them a device reports one of these for good"
     many = f"the range has {metric.num_values:,} positions, so a reading that moves at all is a new value, {after}"
     yield "parameters", f"{many}; a resolution such as 64 lets values come again"
-
-
-def _midnight(day: dt.date) -> float:
-    return dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp()
 
 
 def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
