@@ -102,7 +102,7 @@ class Conformance(ABC):
             group = binned(numbers, limit)
             each = []
             for _, counted, chance in parts:
-                came, of = (np.bincount(group, numbers) for numbers in counted)
+                came, of = (np.bincount(group, some) for some in counted)
                 each.append(alike(name, came, of, np.full(len(of), chance)))
             p_value = joined([check.p_value for check in each])
             shown = min(each, key=lambda check: check.p_value).observed

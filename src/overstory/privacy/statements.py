@@ -141,15 +141,10 @@ def why_unbounded(every: Iterable[Terms]) -> str:
     return NOT_BOUNDED if certain is None else CHANGED
 
 
-def notes_of(claims: Iterable[Claim]) -> dict[str, int]:
-    """Return what the epsilons rest on, and mean less by, numbered in the order of the claims."""
-    texts = dict.fromkeys(texts for claim in claims for texts in words_of(claim))
-    return {text: number for number, text in enumerate(texts, 1)}
-
-
 def claims_blocks(claims: Sequence[Claim]) -> Iterator[Block]:
     """Return the claims as a table, and what they rest on as numbered notes."""
-    numbers = notes_of(claims)
+    texts = dict.fromkeys(texts for claim in claims for texts in words_of(claim))
+    numbers = {text: number for number, text in enumerate(texts, 1)}
     headings = ("what is seen of one device", "epsilon", "odds move", "rests on")
     rows = [
         (
