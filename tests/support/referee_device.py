@@ -168,7 +168,7 @@ class BitDevice(Device):  # a piece is a bit; those with the same laws have one 
     def word(self, value) -> int:
         if value == NOTHING:
             return self.mechanism.encoding.nothing
-        return self.mechanism.encode(value, self.cohort)  # type: ignore[attr-defined, no-any-return]
+        return self.mechanism.encode(value, self.cohort)  # type: ignore[return-value]
 
     @cache  # noqa: B019 - devices live as long as a test
     def inputs(self, value) -> Sequence[int]:

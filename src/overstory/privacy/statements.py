@@ -223,6 +223,7 @@ class PrivacyStatement:
         return (*said, self.attack.plain_words())
 
     def plain_words(self) -> str:
+        """Return these sentences as one text."""
         return " ".join(self.sentences())
 
     def to_json(self) -> dict[str, Any]:
