@@ -23,7 +23,7 @@ from overstory.protocol.metrics.panel import Panel
 from overstory.protocol.metrics.toml_positions import positions
 
 if TYPE_CHECKING:
-    from overstory.protocol.metrics.tables import ObliviousRoute
+    pass
 
 TWO_ROUNDS: Final = (
     "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
@@ -37,6 +37,7 @@ FINE = 1024  # positions of a number above which a reading is nearly always anot
 MOST_SEEDS = 1024
 """Cohorts, seeds or rows up to which a device is one of a crowd: of a million devices about a thousand share each."""
 
+MOST_KEYS: Final = 2
 SOON = 30  # days before its expiry at which a metric is worth a decision
 
 
@@ -71,11 +72,13 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
 
 def _relay(registry: MetricRegistry, server: str | None) -> Iterator[tuple[str, str]]:
     """Warn of a relay that could not keep apart who sends and what is sent, and of keys that are of no use."""
-    from overstory.protocol.wire import shared_host, unencrypted_host
-
     route = registry.oblivious
     if route is None:
         return
+    from overstory.protocol.oblivious.formats import read_entries
+    from overstory.protocol.oblivious.messages import usable_key
+    from overstory.protocol.wire import shared_host, unencrypted_host
+
     if not any(metric.is_oblivious for metric in registry.values()):
         yield "", 'no metric has transport = "oblivious": nothing goes through the relay'
     if unencrypted_host(route.relay) is not None:
@@ -83,13 +86,6 @@ def _relay(registry: MetricRegistry, server: str | None) -> Iterator[tuple[str, 
         yield "relay", f"{sentence}: give an https:// address"
     if shared_host(route.relay, server) is not None:
         yield "relay", "this is the collector's own host, which would see both who sends and what is sent: give another"
-    yield from _relay_keys(route)
-
-
-def _relay_keys(route: ObliviousRoute) -> Iterator[tuple[str, str]]:
-    from overstory.protocol.oblivious.formats import read_entries
-    from overstory.protocol.oblivious.messages import usable_key
-
     ids = [entry.key_id for entry in read_entries(route.keys)]
     if len(ids) > MOST_KEYS:
         sentence = f"{len(ids)} keys, where a rotation needs {MOST_KEYS}: the one that is used, and the one before it"
@@ -101,9 +97,6 @@ def _relay_keys(route: ObliviousRoute) -> Iterator[tuple[str, str]]:
     except WireError:
         needed = "X25519, HKDF-SHA256 and ChaCha20-Poly1305"
         yield "keys", f"devices can use none of these, so that nothing is sent: a key for {needed} is needed"
-
-
-MOST_KEYS: Final = 2
 
 
 def _year(registry: MetricRegistry) -> Iterator[str]:
