@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
@@ -21,9 +21,6 @@ from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 from overstory.protocol.metrics.metric_table import PUBLISH_LEAST
 from overstory.protocol.metrics.panel import Panel
 from overstory.protocol.metrics.toml_positions import positions
-
-if TYPE_CHECKING:
-    pass
 
 TWO_ROUNDS: Final = (
     "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
