@@ -76,7 +76,7 @@ def _epsilons() -> Iterator[Comparison]:
     yield exact("OPT-DR: epsilon of one report, permanent epsilon 2", exactly.epsilon_report, one)
     yield exact(
         "OPT-DR: epsilon of a home that visits two bins, permanent epsilon 2",
-        exactly.epsilon_values(2),
+        exactly.terms.epsilon_values(2),
         two,
         because="parallel composition is across people: the thesis supposes that no two reports of one home can be "
         "linked, which is an assumption and no theorem. D bins of a home cost D times as much",

@@ -8,7 +8,7 @@ import pytest
 
 from overstory.audit.answers import OwnClient, declare
 from overstory.audit.audit import Settings, audit
-from overstory.audit.checks import pairs_of
+from overstory.audit.conformance import pairs_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
 from support import audited_clients as clients
@@ -203,7 +203,7 @@ def test_pairs_of_bits_are_counted_block_by_block(monkeypatch):
     ones, lines = (rng.integers(0, 2, (50, 7)) for _ in range(2))
     raised, lowered = ones * lines, (1 - ones) * lines
     for block in (1 << 14, 8):
-        monkeypatch.setattr("overstory.audit.checks.BLOCK", block)
+        monkeypatch.setattr("overstory.audit.conformance.BLOCK", block)
         high, low, asked = pairs_of(ones, lines)
         assert np.array_equal(high, raised.T @ raised)
         assert np.array_equal(low, lowered.T @ lowered)

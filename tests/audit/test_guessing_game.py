@@ -9,8 +9,7 @@ import pytest
 
 from overstory.analysis.selection import at_least
 from overstory.audit.answers import Answers, Questions, declare, fresh
-from overstory.audit.audit import AuditResult, Settings, audit
-from overstory.audit.checks import Game, detectable_excess, odds, play
+from overstory.audit.audit import AuditResult, Game, Settings, audit, detectable_excess, odds, play
 from overstory.audit.conformance import conformance_of
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism

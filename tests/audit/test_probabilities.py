@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from overstory.analysis.selection import at_least, binomial_law, clopper_pearson, lower_bound
-from overstory.audit import checks as probabilities
-from overstory.audit.checks import joined, most_extreme, outcomes_p, too_many, two_sided
+from overstory.audit import conformance as probabilities
+from overstory.audit.conformance import joined, most_extreme, outcomes_p, too_many, two_sided
 
 LEVELS = (0.5, 0.2, 0.1, 0.05, 0.01, 0.001, 1e-5)
 ROUNDING = 1 + 1e-9

@@ -115,7 +115,7 @@ def privacy_of_oracles(place):
     return "".join(
         run(place, f"privacy {about} --json")
         for about in (
-            f"{PARAMS} --reports 20 --values 3",
+            f"{PARAMS} --reports 20",
             "grr --param epsilon=1 --param domain_size=10 --reports 10",
             "loloha --param epsilon_permanent=2 --param epsilon_report=1",
             "opt-wb --param domain_size=8 --param epsilon=1 --param window=10 --reports 30 --delta 1e-9",

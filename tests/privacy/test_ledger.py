@@ -41,8 +41,8 @@ def test_memoized_values_reach_their_ceiling():
     assert long.epsilon == CHAIN.epsilon_permanent
     assert long.epsilon_any == terms_of(CHAIN).epsilon_any(10**6) < math.inf
     many = account(CHAIN, *[10**5] * 1000)
-    three = statement(CHAIN).epsilon_values(1000)
-    assert three == statement(CHAIN).epsilon_values(3)
+    three = statement(CHAIN).terms.epsilon_values(1000)
+    assert three == statement(CHAIN).terms.epsilon_values(3)
     assert many.epsilon == pytest.approx(three * 4 / 3), "of three values, and of nothing"
 
 

@@ -1,4 +1,4 @@
-"""What a metric's public page says, and what a reviewer is warned of."""
+"""What a metric's public page says, and what metrics cost together."""
 
 import datetime as dt
 import math
@@ -9,19 +9,16 @@ import pytest
 
 from overstory.planning.kinds import plan_registry
 from overstory.presentation.formats import epsilon_text
-from overstory.privacy.attacks import linkability
 from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.registry.cost import budget_words, metric_cost, total_costs, totals_so_far
 from overstory.privacy.registry.page import metric_page, metric_statement
-from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.privacy.registry.yearly import most_in_a_year, yearly
-from overstory.privacy.statements import claims_blocks, notes_of
+from overstory.privacy.statements import claims_blocks
 from overstory.privacy.terms import metric_terms, terms_of
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.metrics import PersonBudget, load_registry, parse_registry
 from overstory.protocol.metrics.groups import Groups
-from overstory.protocol.metrics.registry import EXAMPLE
-from support.registry_texts import plain_registry, registry_text
+from support.registry_texts import example_text, plain_registry, registry_text
 
 TODAY = dt.date(2026, 11, 21)
 EXAMPLES = load_registry(Path(__file__).parents[2] / "examples" / "metrics.toml")
@@ -29,15 +26,8 @@ BINS = '{kind = "bins", min = 0, max = 2, count = 10, outside = "OUTSIDE"}'
 NUMBERS = '{kind = "integers", min = 1, max = 6, outside = "OUTSIDE"}'
 
 
-def text(*more, **instead):
-    lines = EXAMPLE.splitlines()
-    for key, value in instead.items():
-        lines = [f"{key} = {value}" if line.startswith(f"{key} =") else line for line in lines]
-    return "\n".join([*lines, *more])
-
-
 def facts(*more, **instead):
-    metric = parse_registry(text(*more, **instead))["colour"]
+    metric = parse_registry(example_text(*more, **instead))["colour"]
     return dict(metric_page(metric).facts)
 
 
@@ -77,13 +67,12 @@ def test_every_epsilon_of_the_page_is_from_the_one_function_and_the_unconditiona
     table, numbered = claims_blocks(page.claims)
     rows = list(table.cells())
     assert [row[0] for row in rows] == [claim.about for claim in page.claims]
-    notes = notes_of(page.claims)
-    assert numbered.texts == tuple(f"[{number}] {text}" for text, number in notes.items())
-    assert sorted(notes.values()) == list(range(1, len(notes) + 1))
+    notes = {text.partition("] ")[2]: f"{text.partition(']')[0]}]" for text in numbered.texts}
+    assert list(notes.values()) == [f"[{number}]" for number in range(1, len(notes) + 1)]
     for claim, (_, epsilon, _, marks) in zip(page.claims, rows, strict=True):
         assert epsilon == claim.epsilon_words
         assert epsilon.startswith(epsilon_text(claim.epsilon))
-        assert f"[{notes[claim.assumption]}]" in marks
+        assert notes[claim.assumption] in marks
 
 
 @pytest.mark.parametrize(("limits", "most"), [({}, 3.0), ({"age": 2.0}, 2.0), ({"sex": 2.0}, 3.0), ({"age": 9.0}, 3.0)])
@@ -100,7 +89,7 @@ def test_a_year_ends_with_the_budget_that_its_reports_count_against(limits, most
 
 
 def test_no_cap_and_fresh_noise_are_without_bound():
-    strings = parse_registry(text(domain='{kind = "strings"}', oracle='"rappor"', parameters="{}"))["colour"]
+    strings = parse_registry(example_text(domain='{kind = "strings"}', oracle='"rappor"', parameters="{}"))["colour"]
     values = metric_cost(strings).line("values")
     assert math.isinf(values.epsilon)
     assert "no cap" in values.words
@@ -112,151 +101,23 @@ def test_no_cap_and_fresh_noise_are_without_bound():
 
 
 def test_a_window_is_stated_and_what_is_asked_for():
-    stated = metric_statement(parse_registry(text("window = 5000"))["colour"], reports=[7])
+    stated = metric_statement(parse_registry(example_text("window = 5000"))["colour"], reports=[7])
     assert {7, 5000} <= stated.epsilon_n.keys()
 
 
-TWO_ROUNDS = {"oracle": '"l-grr"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}"}
-ONCE = {"oracle": '"grr"', "parameters": "{epsilon = 1.0}"}
-MANY_ROWS = {"domain": '{kind = "integers", min = 0, max = 1999}', "oracle": '"hadamard"'}
-
-
-def warnings(*more, today=TODAY, **instead):
-    written = text(*more, REASON, **TWO_ROUNDS | instead)
-    found = registry_warnings(parse_registry(written), written, today)
-    return [(fault.line, fault.field.rpartition(".")[2], fault.message) for fault in found]
-
-
-REASON = 'yearly_reason = "It tells of nobody what all do not know."'
 PANEL = 'panel = {cycle = "year", answers = 1}'
-
-
-OFTEN = text('panel = "none"', 'attribute = "tint"', oracle='"opt-wb"', parameters="{epsilon = 0.05, window = 1}")
+OFTEN = example_text(
+    'panel = "none"', 'attribute = "tint"', oracle='"opt-wb"', parameters="{epsilon = 0.05, window = 1}"
+)
 ALWAYS = "\n\n" + OFTEN.partition("\n\n")[2].replace("colour", "often")
 
 
-def year_warnings(*more, head="", **instead):
-    written = head + text(*more, **instead)
-    faults = registry_warnings(parse_registry(written), written, TODAY)
-    return [(fault.line, fault.message) for fault in faults if fault.field == "panel"]
-
-
-def test_a_year_that_reveals_much_is_warned_of_with_its_cure_unless_a_reason_is_stated():
-    ((line, message),) = year_warnings(**TWO_ROUNDS)
-    assert line == 2
-    assert message == (
-        "epsilon 55.5, whatever you hold and however it changes, in the first year, most of it by 54 reports of "
-        'colour; with panel = {cycle = "year", answers = 1}, and no max_values, epsilon 1; or give yearly_reason, '
-        "why a metric needs more"
-    )
-    assert year_warnings(PANEL, **TWO_ROUNDS) == year_warnings(REASON, **TWO_ROUNDS) == []
-    for budget, expected in (("8.0", 0), ("8.1", 1)):
-        head = f"budget = {{epsilon = {budget}}}\n"
-        assert len(year_warnings(head=head, **TWO_ROUNDS)) == expected, "a budget bounds a year, too"
-
-
-def test_a_panel_of_too_large_an_epsilon_is_warned_of_at_its_line():
-    ((line, message),) = year_warnings(parameters="{epsilon = 9.0}", head=f"{PANEL}\n")
-    assert line == 1
-    assert "epsilon 9, and an oracle with less: up to 8;" in message
-
-
-OF_TINT = '{epsilon = 9.0, per = "year", attributes = {tint = 4.0}}'
-
-
-@pytest.mark.parametrize(
-    ("budget", "more", "said"),
-    [
-        ('{epsilon = 4.0, per = "year"}', "", []),
-        ('{epsilon = 4.0, per = "year"}', ALWAYS, ["a year's reports cost epsilon 6.7, and the budget allows 4: "]),
-        ('{epsilon = 7.0, per = "year"}', ALWAYS, []),
-        (OF_TINT, ALWAYS, ["a year's reports of tint cost epsilon 6.7"]),
-        ("{epsilon = 40.0}", "", ["epsilon 40 is for all years together: "]),
-    ],
-)
-def test_a_budget_that_starves_a_panel_is_warned_of_at_its_line(budget, more, said):
-    written = f"{PANEL}\nbudget = {budget}\n" + text('attribute = "tint"', parameters="{epsilon = 4.0}") + more
-    found = [fault for fault in registry_warnings(parse_registry(written), written, TODAY) if fault.field == "budget"]
-    assert [fault.line for fault in found] == [2] * len(said)
-    assert all(fault.message.startswith(begins) for fault, begins in zip(found, said, strict=True))
-
-
 def test_a_yearly_budget_that_no_year_reaches_is_said_to_have_no_end():
-    registry = parse_registry(text(PANEL, ALWAYS, parameters="{epsilon = 4.0}"))
+    registry = parse_registry(example_text(PANEL, ALWAYS, parameters="{epsilon = 4.0}"))
     for epsilon, said in ((9.0, "often alone never reaches its end."), (1.0, "After 20 reports of often")):
         words = " ".join(budget_words(PersonBudget(epsilon, per="year"), registry.values()))
         assert said in words
         assert "days" not in words
-
-
-def test_a_reason_excuses_its_own_metric_alone():
-    other = EXAMPLE[EXAMPLE.index("[metrics") :].replace("colour", "other")
-    ((_, message),) = year_warnings(REASON, other, **TWO_ROUNDS)
-    assert "reports of other" in message
-
-
-WINDOW = {"domain": BINS.replace("OUTSIDE", "clamp"), "oracle": '"opt-wb"', "parameters": "{epsilon = 1.0, window = 9}"}
-RAPPOR = {"domain": '{kind = "strings"}', "oracle": '"rappor"', "parameters": "{}"}
-
-
-@pytest.mark.parametrize(
-    ("more", "instead", "key", "says"),
-    [
-        ((), {"expires": "2026-11-21"}, "expires", "expired on 2026-11-21"),
-        ((), {"expires": "2026-11-22"}, "expires", "expires in 1 day, on 2026-11-22"),
-        ((), {"expires": "2026-12-21"}, "expires", "expires in 30 days"),
-        (("max_values = 3",), {}, "max_values", "reported as nothing, which takes one of these places"),
-        (("max_values = 3", 'over_cap = "drop"'), {}, "max_values", "has no effect: the domain has 3 values"),
-        (("max_values = 4",), {}, "max_values", "has no effect: the domain has 3 values"),
-        (("max_values = 3",), WINDOW, "max_values", "all noise is drawn afresh"),
-        (('over_cap = "first"',), {}, "over_cap", "has no effect without max_values"),
-        (("max_values = 2",), {}, "max_values", "reported as nothing, which takes one of these places"),
-        ((), RAPPOR, "max_values", "no cap: what one device may reveal by ever new values is without bound"),
-    ],
-)
-def test_what_is_worth_a_second_look(more, instead, key, says):
-    ((line, field, message),) = warnings(*more, **instead)
-    assert field == key
-    assert says in message
-    shown = text(*more, **TWO_ROUNDS | instead).splitlines()[line - 1]
-    assert shown.startswith((key, "[metrics.colour]"))
-
-
-@pytest.mark.parametrize(
-    ("more", "instead"),
-    [
-        ((), {}),
-        ((), {"expires": "2026-12-22"}),
-        (("max_values = 2", 'over_cap = "drop"'), {}),
-        (("max_values = 9",), RAPPOR),
-        ((), WINDOW),
-        ((), {"oracle": '"loloha"', "parameters": "{epsilon_permanent = 2.0, epsilon_report = 1.0}"}),
-        ((), ONCE | {"period": '"week"', "expires": "2026-11-22"}),
-    ],
-)
-def test_what_is_not(more, instead):
-    assert [found for found in warnings(*more, **instead) if found[1] != "expires"] == []
-
-
-@pytest.mark.parametrize("oracle", ["grr", "oue", "sue", "subset", "olh", "blh", "hadamard", "projective", "dbitflip"])
-def test_finding_f3_noise_that_is_drawn_once_and_reported_again_is_warned_about(oracle):
-    found = [(key, said) for _, key, said in warnings(**ONCE | {"oracle": f'"{oracle}"'})]
-    ((key, said),) = found
-    assert key == "oracle"
-    assert "an unchanged value always sends the same report" in said
-    assert "two different ones prove a change" in said
-    assert linkability(mechanism(oracle, domain_size=3, epsilon=1.0)).unchanged_words() in said
-
-
-def test_finding_f3_a_number_of_the_devices_own_is_warned_about():
-    found = {key: said for _, key, said in warnings(**ONCE | {"oracle": '"linear-hash"'})}
-    said = found["parameters"]
-    assert "its device's own of 2,147,483,648 public numbers (31 bits; of a million devices 1 shares it)" in said
-    assert said.endswith("an oracle with at most 1,024 hides a device among many")
-    rows = [said for _, key, said in warnings(**ONCE | MANY_ROWS) if key == "parameters"]
-    assert len(rows) == 1
-    assert "after retention_days a count of fewer than 10 reports is deleted" in rows[0]
-    assert rows[0].endswith("an oracle with at most 1,024 hides a device among many")
 
 
 def test_an_attribute_is_added_up_where_several_metrics_share_it():
@@ -267,7 +128,7 @@ def test_an_attribute_is_added_up_where_several_metrics_share_it():
     metrics = [replace(metric, id=name, attribute=attribute) for name, attribute in shared.items()]
     accounts = [Account(name, "", terms_of(grr), ((0, 2),), attribute=about) for name, about in shared.items()]
     listed = replace(EXAMPLES, metrics={metric.id: metric for metric in metrics})
-    planned = total_costs([metric_cost(one, 2) for one in metrics], listed, 2)
+    planned = total_costs([metric_cost(one) for one in metrics], listed)
     for totals in (planned, totals_so_far(Ledger(tuple(accounts)))):
         assert [(total.attribute, len(total.metrics)) for total in totals] == [(None, 4), ("age", 2)]
     (alone,) = total_costs([metric_cost(metrics[0])], listed)
@@ -312,28 +173,3 @@ def test_a_group_of_which_nobody_is_said_to_be_is_at_least_one_device():
     groups = Groups("release", {"1.0": 0.75, "1.1": 0.25}, devices=4000)
     assert groups.with_share() == ("1.1", 0.25)
     assert groups.with_share("other") == ("other", 1 / 4000)
-
-
-def warned(groups, **keys):
-    text = plain_registry("m", groups=groups, **keys)
-    return [fault.message for fault in registry_warnings(parse_registry(text), text, dt.date(2026, 11, 23))]
-
-
-def test_lint_warns_of_a_low_floor_and_of_shares_that_leave_nothing():
-    assert not any("floor" in message or "shares" in message for message in warned(RELEASES))
-    assert any("floor = 50: the group is sent in clear" in m for m in warned(RELEASES.replace("0}", "0, floor = 50}")))
-    assert any("the shares leave no device for 'other'" in m for m in warned(RELEASES.replace("0.3", "0.4")))
-
-
-def test_lint_warns_where_few_counts_of_a_group_stay_past_retention():
-    few = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 20000}'
-    hashed = {"oracle": '"olh"', "parameters": "{epsilon = 1.0, num_seeds = 256}"}
-    (said,) = (message for message in warned(few, **hashed) if "counts stay only" in message)
-    assert "the rarest group has about 7.8 in a period for each of 256 cohorts or seeds" in said
-    assert not any("counts stay only" in message for message in (*warned(RELEASES, **hashed), *warned(few)))
-
-
-def test_lint_notes_the_rarest_group():
-    notes = list(registry_notes(registry(RELEASES)))
-    said = "m: reports name the device's release in clear, and no epsilon protects it; the rarest group, other, has"
-    assert notes == [f"{said} 50,000 of 500,000 devices"]

@@ -13,7 +13,11 @@ from overstory.privacy.registry.cost import lifetime_epsilon
 from overstory.privacy.terms import terms_of
 from overstory.protocol.metrics import Metric, parse_registry
 from referee.model import cohorts_of, lived, step, truth
+from support.devices import oblivious_registry
+from support.oblivious_receiver import Receiver
 from support.registry_texts import OBLIVIOUS, registry_of
+
+FIRST = Receiver(key_id=1)
 
 PLAIN = {
     "domain": '{kind = "bins", min = 0, max = 2, count = 4}',
@@ -436,3 +440,14 @@ def test_a_metric_that_comes_weakens_what_a_year_tells_and_one_of_a_shared_panel
 def test_shorter_periods_of_a_panel_are_no_more_answers():
     week, day = (of_a_panel(m={"period": f'"{period}"'}) for period in ("week", "day"))
     assert kinds(compare_registries(week, day)) == {("period", Harm.BREAKS)}
+
+
+@pytest.mark.parametrize(("more", "key_id", "begins"), [(b"", 1, "1 ("), (FIRST.keys, 2, "2 (")])
+def test_a_key_more_is_counted_and_a_key_of_the_same_id_is_another_key(more, key_id, begins):
+    keys = (FIRST.keys, Receiver(key_id=key_id).keys + more)
+    found = compare_registries(*(oblivious_registry("https://relay.example.net/", each) for each in keys))
+    (detail,) = (change.detail for change in found if change.what == "oblivious.keys")
+    before, after = detail.partition(":")[0].split(" becomes ")
+    assert before.startswith("1 (")
+    assert after.startswith(begins)
+    assert before != after

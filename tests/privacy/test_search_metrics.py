@@ -1,13 +1,10 @@
 """What is said of a metric of unknown values: its page, its cost, and which changes reveal more."""
 
-import datetime as dt
-
 import pytest
 
 from overstory.privacy.attacks import linkability, metric_linkability
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.cost import metric_cost
-from overstory.privacy.registry.warnings import registry_warnings
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import registry_text
 
@@ -69,14 +66,6 @@ def test_a_panel_that_comes_or_goes_or_turns_faster_weakens(old, new, weakens):
     before, after = (registry("epsilon = 3.0", STRINGS, *panel) for panel in (old, new))
     worse = [change.detail for change in compare_registries(before, after) if change.kind is Harm.WEAKENS]
     assert any(detail.endswith(weakens) for detail in worse) if weakens else not worse
-
-
-def test_keys_that_have_no_effect_are_warned_of_and_no_cap_is_asked_for():
-    more = "epsilon = 3.0", STRINGS, "max_values = 3"
-    (warning,) = registry_warnings(registry(*more), text(*more), dt.date(2026, 11, 23))
-    assert warning.field == "metrics.word.max_values"
-    assert "has no effect" in warning.message
-    assert registry_warnings(registry(), text(), dt.date(2026, 11, 23)) == []
 
 
 def test_what_links_the_answers_of_a_device():

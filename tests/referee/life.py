@@ -311,7 +311,7 @@ PLACES = {}
 
 @cache
 def shown(world, name):
-    return surfaces.show(world, name, None)
+    return surfaces.show(world, name)
 
 
 @cache

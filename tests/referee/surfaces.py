@@ -49,9 +49,8 @@ def file(world, name):
     return registry_file(world, name, folder())
 
 
-def show(world, name, reports):
-    some = () if reports is None else ("--reports", reports)
-    return command("metrics", "show", file(world, name), METRIC, *some)
+def show(world, name):
+    return command("metrics", "show", file(world, name), METRIC)
 
 
 def diff(world, earlier, new):

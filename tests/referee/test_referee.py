@@ -27,13 +27,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from overstory.client.budget import Allowance
+from overstory.protocol.metrics import parse_registry
 from referee import life, model, surfaces
 from referee.life import Crowd, Person, Scene, about_epsilon, judge, lies
 from referee.model import step, truth
 from referee.sentences import UnknownSentenceError, read
 from referee.stories import Story, stories
-from referee.worlds import AGREED, WORLDS, metric
-from support.referee_cases import of_case, truth_of
+from referee.worlds import AGREED, COLOURS, METRIC, WORLDS, metric
+from support.privacy_cases import toml_parameters
+from support.referee_cases import SIZED, of_case, truth_of
+from support.registry_texts import registry_of
 
 PARTS = 4
 FEW = 1_000  # stories of a quick run; Hypothesis draws a third of the examples there, see `conftest.py`
@@ -76,32 +79,12 @@ ALIKE = ("grr", "l-grr", "l-osue", "basic-rappor", "oue", "opt-wb")
 @pytest.mark.parametrize("reports", [1, 2, 3])
 def test_the_model_agrees_with_the_referee_of_mechanisms(name, reports):
     """Two enumerations that share no code: `support.referee_device` reads every law off the samplers themselves."""
-    parameters = {
-        "grr": "{epsilon = 1.0}",
-        "oue": "{epsilon = 1.0}",
-        "basic-rappor": "{f = 0.5, p = 0.5, q = 0.75}",
-        "opt-wb": "{epsilon = 1.0, window = 3}",
-    }.get(name, "{epsilon_permanent = 2.0, epsilon_report = 1.0}")
-    of = one_metric(name, parameters)
-    other = truth_of(of_case(name, {"domain_size": 3} | dict(read_toml(parameters))), most=3)
+    keys = {"domain": COLOURS, "oracle": f'"{name}"', "parameters": toml_parameters(name)}
+    of = parse_registry(registry_of({METRIC: keys}))[METRIC]
+    other = truth_of(of_case(name, SIZED[name]), most=3)
     steps, values = (step(of),) * reports, ("red", "green", "blue")
     assert truth(steps, values, "unchanged") == pytest.approx(float(other.constant(reports)), abs=1e-9)
     assert truth(steps, values, "any") == pytest.approx(float(other.anything(reports)), abs=1e-9)
-
-
-def one_metric(oracle, parameters):
-    from overstory.protocol.metrics import parse_registry
-    from referee.worlds import COLOURS, METRIC
-    from support.registry_texts import registry_of
-
-    keys = {"domain": COLOURS, "oracle": f'"{oracle}"', "parameters": parameters}
-    return parse_registry(registry_of({METRIC: keys}))[METRIC]
-
-
-def read_toml(text):
-    import tomllib
-
-    return dict(tomllib.loads(f"t = {text}")["t"])
 
 
 @pytest.mark.parametrize("name", ["grr", "basic", "clamp", "words", "grouped", "search"])
@@ -189,7 +172,7 @@ EVENTS_OF_A_DEVICE = (
 
 def test_what_is_judged_is_printed():
     """Each kind of epsilon is printed somewhere, so that no judge waits in vain."""
-    lines = [line for world in ("basic", "words") for line in surfaces.show(world, AGREED, 3)]
+    lines = [line for world in ("basic", "words") for line in surfaces.show(world, AGREED)]
     claims = [claim for line in lines for claim in read(line) if claim.about == "epsilon"]
     assert {claim.reports for claim in claims} >= {1, 3, None}
     scene = Scene(WORLDS["basic"], metric("basic", AGREED))

@@ -5,10 +5,10 @@ each report. Reports of one value, or of values that share a permanent response,
 """
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import cache
+from functools import cache, reduce
 from itertools import product
 from typing import Any
 from unittest import mock
@@ -27,40 +27,104 @@ NOTHING = "what cannot be reported"
 SECRETS = [bytes([number]) * 32 for number in range(64)]
 
 History = tuple[Any, ...]
-BitHistory = tuple[tuple[int, ...], tuple[int, ...]]
+Drawn = tuple[Hashable, tuple[int, ...], tuple[Any, ...]]
 
 
 class Device:
-    """One mechanism in one cohort.
+    """One mechanism in one cohort, whose reports consist of independent pieces: bits, or one output.
 
     `redrawn` is the device broken on purpose that draws its permanent response again for every report.
     """
 
     redrawn = False
+    pieces: Sequence[Hashable]  # the name of each one's laws
 
     def __init__(self, mechanism: Mechanism, cohort: int) -> None:
         self.mechanism, self.cohort = mechanism, cohort
 
+    def inputs(self, value) -> Sequence[Any]:
+        """Return what each piece is drawn for."""
+        raise NotImplementedError
+
+    def parts(self, report: int) -> Sequence[int]:
+        """Return each piece of a report, or of a permanent response."""
+        raise NotImplementedError
+
+    def first(self, piece, given) -> Law:
+        """P(piece of the permanent response | what it is drawn for)."""
+        raise NotImplementedError
+
+    def second(self, piece, response: int) -> Law:
+        """P(piece of a report | that of the permanent response)."""
+        raise NotImplementedError
+
+    @cache  # noqa: B019 - devices live as long as a test
+    def group(self, piece, given, reports: int) -> dict[tuple[int, ...], Fraction]:
+        """Return the law of a piece of so many reports that see one draw of a permanent response."""
+        total: dict[tuple[int, ...], Fraction] = {}
+        for response, chance in self.first(piece, given).items():
+            for seen in product(self.second(piece, response).items(), repeat=reports):
+                outcome = tuple(report for report, _ in seen)
+                total[outcome] = total.get(outcome, Fraction(0)) + chance * math.prod(part for _, part in seen)
+        return total
+
+    @cache  # noqa: B019 - devices live as long as a test
+    def seen(self, piece, pattern: tuple[int, ...], inputs: tuple[Any, ...]) -> dict[Any, Fraction]:
+        """Return the law of a piece of all reports, each of which sees the draw that the pattern names."""
+        total: dict[Any, Fraction] = {(None,) * len(pattern): Fraction(1)}
+        for one in sorted(set(pattern)):
+            times = [t for t, of in enumerate(pattern) if of == one]
+            extended = {}
+            for outcome, chance in total.items():
+                for reports, part in self.group(piece, inputs[times[0]], len(times)).items():
+                    longer = list(outcome)
+                    for t, report in zip(times, reports, strict=True):
+                        longer[t] = report
+                    extended[tuple(longer)] = chance * part
+            total = extended
+        return {outcome: chance for outcome, chance in total.items() if chance}
+
+    @cache  # noqa: B019 - devices live as long as a test
+    def draws(self, history: History) -> list[Drawn]:
+        """Return of each piece its laws, which draw each report sees, and what that is for."""
+        pattern = numbered(self.patterns(history))
+        by_piece = zip(*map(self.inputs, history), strict=True)
+        return [(piece, pattern, given) for piece, given in zip(self.pieces, by_piece, strict=True)]
+
+    @cache  # noqa: B019 - devices live as long as a test
+    def loss_of_a_piece(self, one: Drawn, other: Drawn) -> Decimal:
+        return worst(self.seen(*one), self.seen(*other))
+
     def loss(self, one: History, other: History) -> Decimal:
         """Worst log ratio, over everything that could be seen, of one history against the other."""
-        raise NotImplementedError
+        pairs = zip(self.draws(one), self.draws(other), strict=True)
+        return reduce(PRECISE.add, (self.loss_of_a_piece(*pair) for pair in pairs), Decimal(0))
+
+    def chance(self, value, reports: Sequence[int]) -> Fraction:
+        """P(these reports | one value that does not change)."""
+        pieces = zip(self.pieces, self.inputs(value), zip(*map(self.parts, reports), strict=True), strict=True)
+        laws = ((self.group(piece, given, len(reports)), seen) for piece, given, seen in pieces)
+        return math.prod((law.get(seen, NEVER) for law, seen in laws), start=Fraction(1))
+
+    def report_law(self, value) -> Law:
+        """P(report | value)."""
+        return self._law(lambda report: self.chance(value, (report,)))
+
+    def response_law(self, value) -> Law:
+        """P(permanent response | value)."""
+        laws = [self.first(*each) for each in zip(self.pieces, self.inputs(value), strict=True)]
+        return self._law(
+            lambda response: math.prod(
+                law.get(part, NEVER) for law, part in zip(laws, self.parts(response), strict=True)
+            )
+        )
+
+    def _law(self, chance: Callable[[int], Fraction]) -> Law:
+        return {output: one for output in self.outputs() if (one := chance(output))}
 
     def permanent_loss(self, one, other) -> Decimal:
         """Worst log ratio of seeing the permanent response itself."""
         return worst(self.response_law(one), self.response_law(other))
-
-    def response_law(self, value) -> Law:
-        """P(permanent response | value)."""
-        raise NotImplementedError
-
-    def chance(self, value, reports: Sequence[int]) -> Fraction:
-        """P(these reports | one value that does not change)."""
-        raise NotImplementedError
-
-    def report_law(self, value) -> Law:
-        """P(report | value)."""
-        chances = {report: self.chance(value, (report,)) for report in self.outputs()}
-        return {report: chance for report, chance in chances.items() if chance}
 
     def outputs(self) -> Sequence[int]:
         return [payload for payload in range(self.mechanism.payload_limit) if self.mechanism.valid(payload)]
@@ -86,13 +150,16 @@ class Device:
         return same if len(set(same)) > 1 else value
 
 
-class BitDevice(Device):  # bits are independent, so losses of bits add up
+class BitDevice(Device):  # a piece is a bit; those with the same laws have one number
     def __init__(self, mechanism: BitMechanism, cohort: int) -> None:
         super().__init__(mechanism, cohort)
-        rounds, bits = mechanism.rounds, mechanism.encoding.num_bits
+        rounds, self.bits = mechanism.rounds, range(mechanism.payload_bits)
         identity = rounds.permanent.is_identity
-        first = (lambda word, _: word) if identity else bit_sampler(rounds.permanent, bits)
-        self.rounds = BitLaw(self.permanent(first), bits), BitLaw(mechanism.instantaneous, bits)
+        first = (lambda word, _: word) if identity else bit_sampler(rounds.permanent, len(self.bits))
+        laws = [BitLaw(each, len(self.bits)) for each in (self.permanent(first), mechanism.instantaneous)]
+        each = [tuple((law.chance(bit, 0), law.chance(bit, 1)) for law in laws) for bit in self.bits]
+        self.laws = list(dict.fromkeys(each))  # P(1 | 0) and P(1 | 1), of both rounds
+        self.pieces = [self.laws.index(laws) for laws in each]
 
     def permanent(self, draw):
         """Return the sampler of the permanent round; a device that is broken on purpose returns another one."""
@@ -101,69 +168,33 @@ class BitDevice(Device):  # bits are independent, so losses of bits add up
     def word(self, value) -> int:
         if value == NOTHING:
             return self.mechanism.encoding.nothing
-        return self.mechanism.encode(value, self.cohort)  # type: ignore[attr-defined, no-any-return]
-
-    def loss(self, one: History, other: History) -> Decimal:
-        pairs = enumerate(zip(self.inputs(one), self.inputs(other), strict=True))
-        return sum((self.loss_of_bit(bit, *pair) for bit, pair in pairs), Decimal(0))
+        return self.mechanism.encode(value, self.cohort)  # type: ignore[return-value]
 
     @cache  # noqa: B019 - devices live as long as a test
-    def inputs(self, history: History) -> list[BitHistory]:
-        """Return, for each bit, which draw each report sees, and the bit of each report's value."""
-        pattern, encoded = numbered(self.patterns(history)), [self.word(value) for value in history]
-        return [(pattern, tuple(word >> bit & 1 for word in encoded)) for bit in range(self.mechanism.payload_bits)]
+    def inputs(self, value) -> Sequence[int]:
+        return self.parts(self.word(value))
 
-    @cache  # noqa: B019 - devices live as long as a test
-    def loss_of_bit(self, bit: int, one: BitHistory, other: BitHistory) -> Decimal:
-        return worst(self.seen(bit, *one), self.seen(bit, *other))
+    def parts(self, report: int) -> Sequence[int]:
+        return [report >> bit & 1 for bit in self.bits]
 
-    @cache  # noqa: B019 - devices live as long as a test
-    def seen(self, bit: int, pattern: tuple[int, ...], inputs: tuple[int, ...]) -> dict[Any, Fraction]:
-        """Return the law of one bit of all reports."""
-        permanent, instantaneous = self.rounds
-        lit = [instantaneous.chance(bit, z) for z in (0, 1)]
-        total = {}
-        for outcome in product((0, 1), repeat=len(inputs)):
-            chance = Fraction(1)
-            for group in sorted(set(pattern)):
-                times = [t for t, of in enumerate(pattern) if of == group]
-                one = permanent.chance(bit, inputs[times[0]])
-                chance *= sum(
-                    (one if z else 1 - one) * math.prod(lit[z] if outcome[t] else 1 - lit[z] for t in times)
-                    for z in (0, 1)
-                )
-            total[outcome] = chance
-        return total
+    def first(self, piece, given) -> Law:
+        return {1: self.laws[piece][0][given], 0: 1 - self.laws[piece][0][given]}
 
-    def response_law(self, value) -> Law:
-        word = self.word(value)
-        ones = [self.rounds[0].chance(bit, word >> bit & 1) for bit in range(self.mechanism.payload_bits)]
-        law = {
-            response: math.prod(one if response >> bit & 1 else 1 - one for bit, one in enumerate(ones))
-            for response in self.outputs()
-        }
-        return {response: chance for response, chance in law.items() if chance}
-
-    def chance(self, value, reports: Sequence[int]) -> Fraction:
-        word, once = self.word(value), (0,) * len(reports)
-        return math.prod(
-            (
-                self.seen(bit, once, (word >> bit & 1,) * len(reports))[tuple(report >> bit & 1 for report in reports)]
-                for bit in range(self.mechanism.payload_bits)
-            ),
-            start=Fraction(1),
-        )
+    def second(self, piece, response: int) -> Law:
+        return {1: self.laws[piece][1][response], 0: 1 - self.laws[piece][1][response]}
 
 
 class SymbolDevice(Device):  # one symbol, or one output of a set system
-    def __init__(self, mechanism: Mechanism, cohort: int) -> None:
-        super().__init__(mechanism, cohort)
-        self._second: dict[int, Law] = {}
+    pieces = ("output",)
+
+    def inputs(self, value) -> Sequence[Any]:
+        return (value,)
+
+    parts = inputs
 
     @cache  # noqa: B019 - devices live as long as a test
-    def first(self, value) -> Law:
-        """P(permanent response | value)."""
-        return self.of_nothing() if value == NOTHING else scripted(self.mechanism, value, self.cohort)
+    def first(self, piece, given) -> Law:
+        return self.of_nothing() if given == NOTHING else scripted(self.mechanism, given, self.cohort)
 
     def of_nothing(self) -> Law:
         """P(permanent response | nothing): its draws are given no entropy and ask the script of the run."""
@@ -177,54 +208,15 @@ class SymbolDevice(Device):  # one symbol, or one output of a set system
         with mock.patch.object(module, "uniform_below", lambda bound, _: scripts[0].below(bound)):
             return law(run)
 
-    def second(self, response: int) -> Law:
-        """P(report | permanent response)."""
-        if response not in self._second:
-            self._second[response] = law(lambda script: self.mechanism.instantaneous(response, script.bits))
-        return self._second[response]
-
     @cache  # noqa: B019 - devices live as long as a test
-    def group(self, value, reports: int) -> dict[tuple[int, ...], Fraction]:
-        """Return the law of so many reports that see one draw of a value's permanent response."""
-        total: dict[tuple[int, ...], Fraction] = {}
-        for response, chance in self.first(value).items():
-            for seen in product(self.second(response).items(), repeat=reports):
-                outcome = tuple(report for report, _ in seen)
-                total[outcome] = total.get(outcome, Fraction(0)) + chance * math.prod(part for _, part in seen)
-        return total
-
-    @cache  # noqa: B019 - devices live as long as a test
-    def seen(self, history: History) -> dict[Any, Fraction]:
-        """Return the law of all reports of a history."""
-        pattern = numbered(self.patterns(history))
-        total: dict[Any, Fraction] = {(None,) * len(history): Fraction(1)}
-        for one in sorted(set(pattern)):
-            times = [t for t, of in enumerate(pattern) if of == one]
-            extended = {}
-            for outcome, chance in total.items():
-                for reports, part in self.group(history[times[0]], len(times)).items():
-                    longer = list(outcome)
-                    for t, report in zip(times, reports, strict=True):
-                        longer[t] = report
-                    extended[tuple(longer)] = chance * part
-            total = extended
-        return {outcome: chance for outcome, chance in total.items() if chance}
-
-    @cache  # noqa: B019 - devices live as long as a test
-    def loss(self, one: History, other: History) -> Decimal:
-        return worst(self.seen(one), self.seen(other))
-
-    def response_law(self, value) -> Law:
-        return self.first(value)
-
-    def chance(self, value, reports: Sequence[int]) -> Fraction:
-        return self.group(value, len(reports)).get(tuple(reports), NEVER)
+    def second(self, piece, response: int) -> Law:
+        return law(lambda script: self.mechanism.instantaneous(response, script.bits))
 
     def anything(self, values: Sequence[Any], reports: int) -> Decimal:
         """Outcome by outcome: the history that makes it likeliest against the one that makes it least likely."""
         most: dict[Any, Fraction] = {}
         least: dict[Any, Fraction] = {}
-        histories = [self.seen(history) for history in product(values, repeat=reports)]
+        histories = [self.seen(*self.draws(history)[0]) for history in product(values, repeat=reports)]
         for outcomes in histories:
             for outcome, chance in outcomes.items():
                 most[outcome] = max(most.get(outcome, chance), chance)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from overstory.protocol.metrics import Fault, RegistryError, parse_registry
+from overstory.protocol.metrics.registry import EXAMPLE
 
 METRIC = """\
 [metrics.{id}]
@@ -37,6 +38,14 @@ def registry_text(
         lines = [line if old.startswith(f"{key} =") else old for old in lines]
     kept = [line for line in lines if without is None or not line.startswith(f"{without} =")]
     return "\n".join([*kept, *more]) + "\n"
+
+
+def example_text(*more, **instead):
+    """Return the registry that every mistake names, with lines added, and others replaced by key."""
+    lines = EXAMPLE.splitlines()
+    for key, value in instead.items():
+        lines = [f"{key} = {value}" if line.startswith(f"{key} =") else line for line in lines]
+    return "\n".join([*lines, *more])
 
 
 def faults(text: str, folder: Path | None = None) -> tuple[Fault, ...]:

@@ -202,19 +202,14 @@ class Questions:
         path.write_text("client,cohort,value\n" + body, encoding="utf-8")
 
 
-def draw_values(declared: Declared, many: int, rng: np.random.Generator) -> Column:
-    """Return values drawn by a fair coin between the pair, and now and then one of the others."""
-    pair, others = rng.integers(0, 2, many), len(declared.values) - 2
-    if not others:
-        return pair
-    is_other = rng.random(many) >= PAIR_SHARE
-    return np.where(is_other, 2 + rng.integers(0, others, many), pair)
-
-
 def fresh(declared: Declared, many: int, rng: np.random.Generator, *, choose: bool, prefix: str = "c") -> Questions:
     """Return a line each for devices that nobody has seen before."""
     cohorts = None if choose else rng.integers(0, declared.num_cohorts, many)
-    return Questions("fresh devices", prefix, np.arange(many), cohorts, draw_values(declared, many, rng))
+    # A fair coin between the pair, and now and then one of the others.
+    values, others = rng.integers(0, 2, many), len(declared.values) - 2
+    if others:
+        values = np.where(rng.random(many) >= PAIR_SHARE, 2 + rng.integers(0, others, many), values)
+    return Questions("fresh devices", prefix, np.arange(many), cohorts, values)
 
 
 def twins(declared: Declared, many: int, rng: np.random.Generator, *, choose: bool) -> tuple[Questions, ...]:

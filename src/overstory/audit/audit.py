@@ -1,8 +1,16 @@
-"""The audit: ask a client in phases, check what it answers, play the guessing games; its outcome, as a document."""
+"""The audit: ask a client in phases, check what it answers, play the guessing games; its outcome, as a document.
+
+*The guessing game*: for each fresh device a fair coin decides which of two values it holds, and the auditor guesses it
+from the report, or does not guess. Under epsilon local differential privacy every guess is right with probability at
+most e^eps / (1 + e^eps), whatever the guesses before it were: so the number of right guesses bounds epsilon from below,
+exactly (Clopper and Pearson), both values of the pair counting. When to guess is fixed before the reports are looked
+at: by the declaration, or by half of the reports for the other. Several games share alpha.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -10,22 +18,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.selection import holm
+from overstory.analysis.selection import at_least, holm, lower_bound
 from overstory.audit.answers import Answers, Questions, fresh, repeated, twins
-from overstory.audit.checks import (
+from overstory.audit.conformance import (
     BINS,
     Check,
     Column,
     binned,
-    detectable_excess,
+    conformance_of,
     joined,
     most_extreme,
     outcomes_p,
-    play,
     too_many,
     two_sided,
 )
-from overstory.audit.conformance import conformance_of
 from overstory.presentation.document import Block, Lines, Notice, Paragraph, Table
 from overstory.presentation.document import Column as TableColumn
 from overstory.presentation.formats import epsilon_text, finite, p_value, rounded_down, rounded_up
@@ -34,7 +40,149 @@ from overstory.protocol.kinds.base import check_count
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Declared, OwnClient, Program
-    from overstory.audit.checks import Game
+    from overstory.audit.conformance import Conformance, Levels, LevelsOf
+
+SHARES: Final = {"likelihood": 0.8, "truth": 0.1, "learned": 0.1}
+"""How the games share alpha: that of the declared likelihood is the sharpest for a client that does as declared."""
+POWER: Final = 0.9  # an excess is called detectable if it is seen nine times in ten
+LARGEST: Final = 100.0  # no epsilon above this is called detectable: a guess can hardly be more certain
+STEPS: Final = 30
+FEWEST: Final = 40  # reports of the pair with fewer than this, no score is learned
+MOST_GROUPS: Final = 64  # cohorts up to which a score is learned for each
+
+
+@dataclass(frozen=True)
+class Game:
+    """One game's outcome."""
+
+    name: str
+    guesses: int
+    correct: int
+    alpha: float  # the chance that `lower` is above the true epsilon, at most
+
+    @property
+    def lower(self) -> float:
+        """The epsilon that is certainly lost; 0 where nothing is certain."""
+        return max(0.0, odds(lower_bound(self.correct, self.guesses, self.alpha)))
+
+    def needed(self, declared: float) -> int | None:
+        """Return the fewest right guesses that give a bound above `declared`."""
+        low, high, chance = 0, self.guesses + 1, 1 / (1 + math.exp(-declared))
+        while low < high:
+            middle = (low + high) // 2
+            if float(at_least(middle, self.guesses, chance)) < self.alpha:
+                high = middle
+            else:
+                low = middle + 1
+        return low if low <= self.guesses else None
+
+
+def odds(chance: float) -> float:
+    """Return ln(p / (1 - p))."""
+    if chance <= 0:
+        return -math.inf
+    return math.inf if chance >= 1 else math.log(chance / (1 - chance))
+
+
+def play(conformance: Conformance, answers: Answers, alpha: float) -> list[Game]:
+    """Return the games that fresh devices' reports allow, the declared likelihood's first."""
+    pair = answers.take(answers.values < 2)
+    coins, share = pair.values, {name: part * alpha for name, part in SHARES.items()}
+    scores = conformance.scores(pair)
+    limit = threshold(next(conformance.levels(pair)(0.0)), share["likelihood"])
+    games = [_game("likelihood", np.abs(scores) >= limit, scores > 0, coins, share["likelihood"])]
+    sides = conformance.true_sides(pair)
+    if sides is not None:
+        games.append(_game("truth", sides >= 0, sides == 1, coins, share["truth"]))
+    if len(pair) >= FEWEST and (learned := _learned(conformance, pair, share["learned"])):
+        games.append(learned)
+    return games
+
+
+def _game(name: str, guessed: Any, guess: Any, coins: Any, alpha: float) -> Game:
+    correct = int((guess[guessed] == (coins[guessed] == 1)).sum())
+    return Game(name, int(guessed.sum()), correct, alpha)
+
+
+def threshold(levels: Levels, alpha: float) -> float:
+    """Return the log ratio from which on guesses promise the largest lower bound, if all is as declared."""
+    order = np.argsort(-levels.ratios, kind="stable")
+    ratios = levels.ratios[order]
+    counts = levels.counts[order]
+    guesses = np.cumsum(counts)
+    right = np.cumsum(counts * levels.right[order])
+    ends = np.flatnonzero(np.append(np.diff(ratios) < -1e-9, True))
+    ends = ends[ratios[ends] > 1e-9]
+    if not len(ends):
+        return math.inf
+    best = max(ends.tolist(), key=lambda end: lower_bound(int(right[end]), max(math.ceil(guesses[end]), 1), alpha))
+    return float(ratios[best]) - 1e-9
+
+
+def detectable_excess(levels_of: LevelsOf, declared: float, alpha: float) -> float | None:
+    """Return by which share less noise must raise epsilon to be seen nine times in ten; None where nothing would be."""
+    if not 0 < declared < LARGEST:
+        return None
+    share = SHARES["likelihood"] * alpha
+    limit = threshold(next(levels_of(0.0)), share)
+
+    def is_seen(excess: float) -> bool:
+        # Of several ways to have less noise, the one that is hardest to see counts.
+        return all(_power(levels, limit, declared, share) >= POWER for levels in levels_of(excess))
+
+    low, high = math.inf, math.inf
+    for epsilon in np.geomspace(LARGEST, declared, STEPS).tolist():  # from above: every larger fault is seen, too
+        low, high = epsilon / declared - 1.0, low
+        if not is_seen(low):
+            break
+    if math.isinf(high):
+        return None
+    while high - low > 1e-4 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_seen(middle) else (middle, high)
+    return high
+
+
+def _power(levels: Levels, limit: float, declared: float, alpha: float) -> float:
+    """Return how likely the expected number of guesses gives a bound above `declared`."""
+    # Each guess is right with a chance of its level's: the right ones are binomial.
+    guessed = levels.ratios >= limit
+    guesses = float(levels.counts[guessed].sum())
+    needed = Game("likelihood", int(guesses), 0, alpha).needed(declared)
+    if needed is None:
+        return 0.0
+    right = float((levels.counts * levels.right)[guessed].sum()) / guesses
+    return float(at_least(needed, int(guesses), right))
+
+
+def _learned(conformance: Conformance, pair: Answers, alpha: float) -> Game | None:
+    """Learn each bit's weight in one half of the reports, and guess in the other half."""
+    features = conformance.features(pair)
+    if features is None:
+        return None
+    many, half = conformance.declared.num_cohorts, len(pair) // 2
+    groups = pair.cohorts if many <= MOST_GROUPS else np.zeros(len(pair), np.int64)
+    scores = np.zeros(len(pair))
+    for group in np.unique(groups).tolist():
+        rows = np.flatnonzero(groups == group)
+        scores[rows] = _weighed(features[rows], pair.values[rows], rows < half)
+    order = np.argsort(-np.abs(scores[:half]), kind="stable")
+    sizes, right = np.abs(scores[:half][order]), (scores[:half] > 0)[order] == (pair.values[:half] == 1)[order]
+    tried = np.unique(np.geomspace(8, half, 40).astype(int)) - 1
+    correct = np.cumsum(right)
+    best = max(tried.tolist(), key=lambda end: lower_bound(int(correct[end]), end + 1, alpha))
+    rest = scores[half:]
+    return _game("learned", np.abs(rest) >= max(sizes[best], 1e-12), rest > 0, pair.values[half:], alpha)
+
+
+def _weighed(features: NDArray[np.uint8], values: Any, learning: Any) -> NDArray[np.float64]:
+    """Return the log ratio of each report, bits taken as independent, by the rates of the reports to learn from."""
+    rates = []
+    for value in (0, 1):
+        chosen = features[learning & (values == value)]
+        rates.append((chosen.sum(axis=0, dtype=np.int64) + 0.5) / (len(chosen) + 1.0))
+    lit, dark = np.log(rates[1] / rates[0]), np.log((1 - rates[1]) / (1 - rates[0]))
+    return np.asarray(features @ (lit - dark) + dark.sum(), np.float64)
 
 
 Verdict = Literal["violates", "deviates", "no fault found"]
@@ -147,7 +295,9 @@ class AuditResult:
             TableColumn("name", "check", is_left=True),
             TableColumn("expected", is_left=True),
             TableColumn("observed", "came", is_left=True),
-            TableColumn("interval", "99.9% interval", _interval, is_left=True),
+            TableColumn(
+                "interval", "99.9% interval", lambda i: "" if i is None else "{:.4f} to {:.4f}".format(*i), is_left=True
+            ),
             TableColumn("adjusted", "p after Holm", lambda p: p_value(p) if p < 0.001 else f"{p:.3f}"),
             TableColumn("verdict", "", lambda verdict: "DEVIATES" if verdict == "deviates" else "", is_left=True),
         )
@@ -192,10 +342,6 @@ class AuditResult:
                 "been seen nine times in ten; a fault in only some of the reports can be larger and not be seen"
             )
         return f"no fault found in {self.reports:,} reports: {seen}"
-
-
-def _interval(ends: list[float] | None) -> str:
-    return "" if ends is None else f"{ends[0]:.4f} to {ends[1]:.4f}"
 
 
 COUNTED: Final = 1 << 12  # cohorts up to which each is counted; of more, their first and their last bits are
@@ -323,7 +469,9 @@ class _Audit:
         games = play(self.conformance, answers, settings.alpha)
         levels = self.conformance.levels(answers.take(answers.values < 2))
         excess = detectable_excess(levels, declared.epsilon, settings.alpha)
-        self.checks.extend(self._at_once(self._ask(*twins(declared, settings.twins, self.rng, choose=choose))))
+        first, second, other = self._ask(*twins(declared, settings.twins, self.rng, choose=choose))
+        pairs = [(first, second, True), (first, other, False), (second, other, False)]
+        self.checks.append(self._likeness("processes started at once", pairs, first, other))
         self._remember(choose=choose)
         return AuditResult(
             mechanism=declared.mechanism.name,
@@ -345,24 +493,23 @@ class _Audit:
         self.advance(self.done, "checking")
         return answers
 
-    def _at_once(self, runs: list[Answers]) -> Iterable[Check]:
-        """Check that processes that start at the same time have noise of their own."""
-        first, second, other = runs
-        p_values = [self.conformance.likeness(first, second, same_devices=True)]
-        p_values += [self.conformance.likeness(run, other, same_devices=False) for run in (first, second)]
+    def _likeness(
+        self, name: str, pairs: Sequence[tuple[Answers, Answers, bool]], first: Answers, other: Answers
+    ) -> Check:
+        """Check that each two runs, perhaps of the same devices, have noise of their own."""
+        p_values = [self.conformance.likeness(one, two, same_devices=same) for one, two, same in pairs]
         if self.draws_cohorts:
             p_values.append(equal_cohorts(first, other, self.declared.num_cohorts))
-        p_value = most_extreme(p_values)
         same = int(self.conformance.same(first, other).sum())
         texts = ("independent", f"{same:,} of {len(first):,} reports equal")
-        yield Check("processes started at once", *texts, same, p_value)
+        return Check(name, *texts, same, most_extreme(p_values))
 
     def _remember(self, *, choose: bool) -> None:
         """Check that devices repeat each value's permanent response (not a panel's), and no two noises are alike."""
         settings, afresh = self.settings, self.declared.afresh
         questions = repeated(self.declared, settings.devices, settings.repeats, self.rng, choose=choose)
         (answers,) = self._ask(questions)
-        self.checks.extend(self._afresh(answers) if afresh else self._memory(answers))
+        self.checks.extend([self._afresh(answers)] if afresh else self._memory(answers))
         first, second, differ = self._by_value(answers)
         if afresh:
             first, second = first[:1], second[:1]
@@ -396,19 +543,14 @@ class _Audit:
         lines = np.concatenate((first, second[:, differ]), axis=1)
         yield from self.conformance.memory(answers.take(lines.ravel()), len(lines), after)
 
-    def _afresh(self, answers: Answers) -> Iterator[Check]:
+    def _afresh(self, answers: Answers) -> Check:
         """Check that a device's answers of one value, two by two, are as alike as those of two devices."""
         first, second, _ = self._by_value(answers)
         even = len(first) - len(first) % 2
         one, other = (
             answers.take(np.concatenate([rows[start:even:2].ravel() for rows in (first, second)])) for start in (0, 1)
         )
-        p_values = [self.conformance.likeness(one, other, same_devices=False)]
-        if self.draws_cohorts:
-            p_values.append(equal_cohorts(one, other, self.declared.num_cohorts))
-        p_value = most_extreme(p_values)
-        same = int(self.conformance.same(one, other).sum())
-        yield Check("answers of a device", "independent", f"{same:,} of {len(one):,} equal", same, p_value)
+        return self._likeness("answers of a device", [(one, other, False)], one, other)
 
     def _apart(self, name: str, first: Answers, second: Answers) -> Check:
         """Check that the noise of the same devices is independent."""

@@ -5,6 +5,14 @@ A report shows marks. Given the value they are independent, so that counts of th
 Vectors are those of unary encodings, d-bit flipping and RAPPOR; a mark is a bit. Outputs are symbols (direct, hashed
 under a seed, or a sign), subsets of the domain, or points of a projective space; a symbol's set is itself. All outputs
 of the set are alike, and so are all others: the one mark is whether the report is in the set.
+
+*p-values* are exact, or proven never to be too small. A two-sided p-value of a count is twice the smaller tail of its
+binomial. Several independent ones are joined by Fisher: where none is too small, neither is theirs, and that holds for
+p-values that are drawn one after the other, each given those before it. So the counts of several outcomes, each a
+binomial given those before it, need no approximation either.
+
+Hoeffding, "On the distribution of the number of successes in independent trials", Annals of Mathematical Statistics
+1956.
 """
 
 from __future__ import annotations
@@ -14,43 +22,149 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from overstory.analysis.selection import at_least, binomial_law
-from overstory.audit.checks import (
-    AS_DECLARED,
-    BINS,
-    Check,
-    Column,
-    Floats,
-    Marks,
-    alike,
-    binned,
-    furthest,
-    identical,
-    joined,
-    most_extreme,
-    outcomes_p,
-    pairs_of,
-    rate,
-    too_many,
-    two_sided,
-)
+from overstory.analysis.selection import at_least, binomial_law, clopper_pearson
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Answers, Declared
 
+Column = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Marks = NDArray[np.uint8]
 
-class Part(NamedTuple):
-    """Marks that are alike: on each line how many there are, and how many of them came; how likely each comes."""
+SMALLEST: Final = 20.0  # outcomes that are expected more rarely are counted together with their neighbours
+
+
+def two_sided(count: ArrayLike, total: ArrayLike, probability: ArrayLike) -> Floats:
+    """Return twice the smaller tail of a binomial count, at most 1."""
+    k, n, p = (np.asarray(each, np.float64) for each in (count, total, probability))
+    low = at_least(n - k, n, 1.0 - p)
+    return np.minimum(1.0, 2.0 * np.minimum(low, at_least(k, n, p)))
+
+
+def joined(p_values: ArrayLike) -> float:
+    """Return Fisher's p-value of several: of independent ones, or of each given those before it."""
+    from scipy.special import gammaincc
+
+    each = np.atleast_1d(np.asarray(p_values, np.float64))
+    if not each.size:
+        return 1.0
+    if not each.all():
+        return 0.0
+    return float(gammaincc(each.size, -np.log(each).sum()))
+
+
+def most_extreme(p_values: ArrayLike) -> float:
+    """Return Bonferroni's p-value of several, whatever their dependence."""
+    each = np.atleast_1d(np.asarray(p_values, np.float64))
+    return min(1.0, float(each.min()) * each.size) if each.size else 1.0
+
+
+def outcomes_p(counts: ArrayLike, probabilities: ArrayLike) -> float:
+    """Return the p-value of how often each of several outcomes came, given their probabilities."""
+    seen, expected = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
+    if seen[expected <= 0].sum() > 0:
+        return 0.0
+    seen, expected = _grouped(seen[expected > 0], expected[expected > 0])
+    left = seen[::-1].cumsum()[::-1]
+    rest = np.maximum(expected[::-1].cumsum()[::-1], expected)
+    return joined(two_sided(seen[:-1], left[:-1], np.minimum(expected[:-1] / rest[:-1], 1.0)))
+
+
+def _grouped(seen: Floats, expected: Floats) -> tuple[Floats, Floats]:
+    """Add up neighbouring outcomes until each group is expected often enough; which ones depends on no outcome."""
+    share = min(SMALLEST / max(seen.sum(), 1.0), 0.5)
+    group, weight, groups = 0, 0.0, np.zeros(len(expected), np.int64)
+    for place, probability in enumerate(expected.tolist()):
+        if weight >= share:
+            group, weight = group + 1, 0.0
+        groups[place] = group
+        weight += probability
+    if group and weight < share:
+        groups[groups == group] = group - 1
+    counts, chances = (np.bincount(groups, each).astype(np.float64) for each in (seen, expected))
+    return counts, chances
+
+
+def too_many(count: int, probabilities: ArrayLike) -> float:
+    """Bound P(as many or more of independent events): no heavier than a binomial of the same mean (Hoeffding)."""
+    chances = np.atleast_1d(np.asarray(probabilities, np.float64))
+    if not count or count < chances.sum() + 1.0:
+        return 1.0
+    return float(at_least(count, chances.size, chances.mean()))
+
+
+LEVEL: Final = 0.001  # intervals of rates have confidence 1 - `LEVEL`, whatever alpha is
+BINS: Final = 64
+WORK: Final = 2e10  # products that the check of all pairs of bits may take
+BLOCK: Final = 1 << 14
+AS_DECLARED: Final = "as declared"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One property: what was expected, what came, and how rarely a right client is as far from it."""
 
     name: str
-    came: Column
-    many: Column
-    chance: float
+    expected: str
+    observed: str
+    statistic: float
+    p_value: float  # exact, or an upper bound of it
+    low: float | None = None  # of a rate's interval
+    high: float | None = None
+
+
+def rate(name: str, count: int, total: int, probability: float) -> Check:
+    """Check how often something came against its exact probability."""
+    low, high = clopper_pearson(count, total, 1 - LEVEL) if total else (0.0, 1.0)
+    share = count / total if total else probability
+    p_value = float(two_sided(count, total, probability))
+    return Check(name, f"{probability:.4f}", f"{share:.4f}", share, p_value, low, high)
+
+
+def binned(numbers: Column, limit: int) -> Column:
+    """Return numbers below `limit` as one of at most `BINS` neighbouring groups."""
+    return numbers if limit <= BINS else (numbers.astype(np.uint64) * np.uint64(BINS) // np.uint64(limit)).astype(int)
+
+
+def alike(name: str, counts: Any, totals: Any, probabilities: Any) -> Check:
+    """Check independent counts, each against its own probability; the one furthest from it is shown."""
+    each = two_sided(counts, totals, probabilities)
+    p_value, worst = joined(each), int(np.argmin(each))
+    share = float(counts[worst] / max(totals[worst], 1))
+    shown = f"furthest: {share:.4f}, expected {probabilities[worst]:.4f}"
+    return Check(name, AS_DECLARED, shown, p_value, p_value)
+
+
+def identical(name: str, count: int, chances: Floats) -> Check:
+    """Check that no more pairs of reports are equal than chance makes."""
+    return Check(name, f"about {chances.sum():,.1f} of {len(chances):,}", f"{count:,}", count, too_many(count, chances))
+
+
+def furthest(name: str, p_values: list[Floats]) -> Check:
+    """Check many counts, whatever their dependence, by their p-values."""
+    p_value = most_extreme(np.concatenate(p_values))
+    return Check(name, AS_DECLARED, f"furthest: p = {p_value:.1e}", p_value, p_value)
+
+
+def pairs_of(ones: NDArray[Any], lines: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
+    """Return on how many lines (the first, for `WORK`) each two columns are both 1, both 0, and both in question."""
+    width = lines.shape[1]
+    high, low, asked = (np.zeros((width, width)) for _ in range(3))
+    end = min(len(lines), max(int(WORK) // width**2, 1))
+    for start in range(0, end, BLOCK):
+        rows = slice(start, min(start + BLOCK, end))
+        valid = lines[rows].astype(np.float32)
+        raised = ones[rows] * valid
+        lowered = valid - raised
+        high += raised.T @ raised
+        low += lowered.T @ lowered
+        asked += valid.T @ valid
+    return high, low, asked
 
 
 @dataclass(frozen=True)
@@ -62,6 +176,12 @@ class Levels:
     right: Floats  # how likely a guess is right, with that client
 
 
+def neighbours(answers: Answers) -> tuple[Answers, Answers]:
+    """Return the lines two by two; no device is in two pairs."""
+    even = len(answers) - len(answers) % 2
+    return answers.take(slice(0, even, 2)), answers.take(slice(1, even, 2))
+
+
 LevelsOf = Callable[[float], Iterator[Levels]]
 """The levels of clients whose epsilon is above the declared one by a share of it: less noise, in each way there is."""
 
@@ -69,6 +189,8 @@ LevelsOf = Callable[[float], Iterator[Levels]]
 class Conformance(ABC):
     """What reports of one kind are held to."""
 
+    names: tuple[str, str]  # what marks are called that the value has, and that it lacks
+    rates: tuple[float, float]  # P(a mark of a report | the value has it, lacks it)
     permanent: tuple[float, float]  # P(a mark of the permanent response | the value lacks it, the value has it)
     instantaneous: tuple[float, float]  # P(a mark of a report | the permanent response lacks it, has it)
     losses: tuple[float, float]  # the log likelihood ratio of a mark that the value has, where it came and where not
@@ -88,45 +210,34 @@ class Conformance(ABC):
     def truth(self, answers: Answers) -> Marks:
         """Return which marks each line's value has."""
 
-    @abstractmethod
-    def parts(self, answers: Answers) -> list[Part]:
-        """Return the marks of each line in parts that are alike."""
-
     def fresh(self, answers: Answers) -> Iterator[Check]:
-        """Yield the checks of fresh devices: rates, in all and by place, value and cohort; outcomes; neighbours."""
-        parts = self.parts(answers)
-        for part in parts:
-            yield rate(f"rate of {part.name}", int(part.came.sum()), int(part.many.sum()), part.chance)
-        yield from self.places(answers)
+        """Yield the checks of fresh devices: rates, in all and by value and cohort; outcomes; neighbours."""
+        true, marks = self.truth(answers), self.marks(answers)
+        had, many = (each.sum(axis=1, dtype=np.int64) for each in (marks & true, true))
+        counts = (had, many), (marks.sum(axis=1, dtype=np.int64) - had, marks.shape[1] - many)
+        parts = [part for part in zip(self.names, counts, self.rates, strict=True) if part[1][1].any()]
+        for name, (came, of), chance in parts:
+            yield rate(f"rate of {name}", int(came.sum()), int(of.sum()), chance)
         groups = [("values alike", answers.values, len(self.declared.values))]
         if self.declared.num_cohorts > 1:
             groups.append(("cohorts alike", answers.cohorts, self.declared.num_cohorts))
         for name, numbers, limit in groups:
             group = binned(numbers, limit)
             each = []
-            for part in parts:
-                came, many = (np.bincount(group, counts) for counts in (part.came, part.many))
-                each.append(alike(name, came, many, np.full(len(many), part.chance)))
+            for _, counted, chance in parts:
+                came, of = (np.bincount(group, some) for some in counted)
+                each.append(alike(name, came, of, np.full(len(of), chance)))
             p_value = joined([check.p_value for check in each])
             shown = min(each, key=lambda check: check.p_value).observed
             yield Check(name, AS_DECLARED, shown, p_value, p_value)
         yield from self.outcomes(answers)
-        even = len(answers) - len(answers) % 2  # no device is in two pairs
-        first, second = (answers.take(slice(start, even, 2)) for start in (0, 1))
-        yield from self.agreement(first, second)
+        first, second = neighbours(answers)
         same = int(self.same(first, second).sum())
         yield identical("identical neighbouring reports", same, self.equal_chances(first, second))
-
-    def places(self, answers: Answers) -> Iterator[Check]:  # noqa: ARG002 - of most kinds, there are none
-        yield from ()
 
     @abstractmethod
     def outcomes(self, answers: Answers) -> Iterator[Check]:
         """Yield the checks of whole reports."""
-
-    def agreement(self, first: Answers, second: Answers) -> Iterator[Check]:  # noqa: ARG002 - of most kinds, none
-        """Yield the check of how often single marks of pairs of devices agree."""
-        yield from ()
 
     def same(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
         equal: NDArray[np.bool_] = (first.reports == second.reports).reshape(len(first), -1).all(axis=1)
@@ -135,10 +246,6 @@ class Conformance(ABC):
     @abstractmethod
     def equal_chances(self, first: Answers, second: Answers, *, same_devices: bool = False) -> Floats:
         """Return how likely the reports of each line are equal, from permanent responses of their own, or from one."""
-
-    @abstractmethod
-    def comparable(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
-        """Return on which lines both values have one encoding."""
 
     @abstractmethod
     def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
@@ -168,7 +275,11 @@ class Conformance(ABC):
 
     def likeness(self, first: Answers, second: Answers, *, same_devices: bool) -> float:
         """Return a bound of how rarely two runs are as alike by chance; devices may be the same in both."""
-        equal, same = self.comparable(first, second), self.same(first, second)
+        # Values with one encoding; a symbol's noise is of its cohort, too.
+        equal = (self.encoded(first) == self.encoded(second)).reshape(len(first), -1).all(axis=1)
+        if not self.declared.are_vectors:
+            equal &= first.cohorts == second.cohorts
+        same = self.same(first, second)
         chances = self.equal_chances(first, second, same_devices=same_devices)
         return too_many(int(same[equal].sum()), chances[equal])
 
@@ -208,7 +319,8 @@ class BitConformance(Conformance):
         self.permanent, self.instantaneous = (
             (float(channel.raise_zero), float(channel.keep_one)) for channel in (rounds.permanent, rounds.instantaneous)
         )
-        self.p, self.q = float(declared.mechanism.p_star), float(declared.mechanism.q_star)
+        self.names = "set bits", "unset bits"
+        self.rates = self.p, self.q = float(declared.mechanism.p_star), float(declared.mechanism.q_star)
         self.losses = float(np.log(self.p / self.q)), float(np.log((1 - self.p) / (1 - self.q)))
 
     def marks(self, answers: Answers) -> Marks:
@@ -218,23 +330,9 @@ class BitConformance(Conformance):
     features = marks
     truth = Conformance.encoded
 
-    def parts(self, answers: Answers) -> list[Part]:
-        true, bits = self.truth(answers), answers.reports
-        both, sets = (bits & true).sum(axis=1, dtype=np.int64), true.sum(axis=1, dtype=np.int64)
-        ones = bits.sum(axis=1, dtype=np.int64) - both
-        return [Part("set bits", both, sets, self.p), Part("unset bits", ones, bits.shape[1] - sets, self.q)]
-
-    def places(self, answers: Answers) -> Iterator[Check]:
-        true, bits = self.truth(answers), answers.reports
-        both, sets = (bits & true).sum(axis=0, dtype=np.int64), true.sum(axis=0, dtype=np.int64)
-        rows = [(both, sets, self.p), (bits.sum(axis=0, dtype=np.int64) - both, len(bits) - sets, self.q)]
-        counts, totals = (np.concatenate([row[each] for row in rows]) for each in (0, 1))
-        check = alike("bits alike", counts, totals, np.repeat((self.p, self.q), len(sets)))
-        worst = int(np.argmin(two_sided(counts, totals, np.repeat((self.p, self.q), len(sets))))) % len(sets)
-        yield Check(check.name, check.expected, f"bit {worst} {check.observed}", check.statistic, check.p_value)
-
     def outcomes(self, answers: Answers) -> Iterator[Check]:
         true, bits = self.truth(answers), answers.reports
+        yield self._places(bits, true)
         ones, sets, width = (bits.sum(axis=1, dtype=np.int64), true.sum(axis=1, dtype=np.int64), bits.shape[1])
         p_values = []
         for weight in np.unique(sets).tolist():
@@ -245,6 +343,18 @@ class BitConformance(Conformance):
         yield Check("number of ones", f"{expected:.3f} on average", f"{ones.mean():.3f}", p_value, p_value)
         if width > 1:
             yield self._pairs(bits, true)
+        first, second = neighbours(answers)
+        neither = (self.truth(first) | self.truth(second)) == 0
+        same = int((first.reports == second.reports)[neither].sum())
+        yield rate("agreement of neighbouring devices", same, int(neither.sum()), self._agreements()[0])
+
+    def _places(self, bits: Marks, true: Marks) -> Check:
+        both, sets = (bits & true).sum(axis=0, dtype=np.int64), true.sum(axis=0, dtype=np.int64)
+        counts = np.concatenate((both, bits.sum(axis=0, dtype=np.int64) - both))
+        totals, chances = np.concatenate((sets, len(bits) - sets)), np.repeat(self.rates, len(sets))
+        check = alike("bits alike", counts, totals, chances)
+        worst = int(np.argmin(two_sided(counts, totals, chances))) % len(sets)
+        return replace(check, observed=f"bit {worst} {check.observed}")
 
     def _pairs(self, bits: Marks, true: Marks) -> Check:
         """Check each two bits where the value sets neither: they are both 1, or agree, as often as independent ones."""
@@ -263,11 +373,6 @@ class BitConformance(Conformance):
         shown = f"furthest: bits {first} and {second}, {share:.4f}, expected {chance:.4f}"
         return Check("pairs of bits", "independent", shown, p_value, p_value)
 
-    def agreement(self, first: Answers, second: Answers) -> Iterator[Check]:
-        neither = (self.truth(first) | self.truth(second)) == 0
-        same = int((first.reports == second.reports)[neither].sum())
-        yield rate("agreement of neighbouring devices", same, int(neither.sum()), self._agreements()[0])
-
     def _agreements(self, *, same_devices: bool = False) -> Floats:
         """Return how likely two reports of a bit agree that neither of two values sets, one of them, or both."""
         if same_devices:  # and values are the same, too
@@ -280,10 +385,6 @@ class BitConformance(Conformance):
     def equal_chances(self, first: Answers, second: Answers, *, same_devices: bool = False) -> Floats:
         logs = np.log(self._agreements(same_devices=same_devices))
         return np.asarray(np.exp(logs[self.truth(first) + self.truth(second)].sum(axis=1)), np.float64)
-
-    def comparable(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
-        equal: NDArray[np.bool_] = (self.truth(first) == self.truth(second)).all(axis=1)
-        return equal
 
     def likeness(self, first: Answers, second: Answers, *, same_devices: bool) -> float:
         sets, same = self.truth(first) + self.truth(second), first.reports == second.reports
@@ -368,17 +469,14 @@ class OutputConformance(Conformance):
         other = (1 - left) / self.outputs  # how likely the second round draws any one output
         self.permanent, self.instantaneous = (0.0, own), (other, left + other)
         self.losses = float(np.log(float(self.within / self.without))), 0.0
+        self.names = "the own symbol" if self.is_symbol else "reports in the own set", ""
+        self.rates = float(self.inside), 0.0  # the one mark is of the value
 
     def marks(self, answers: Answers) -> Marks:
         return np.asarray(self.declared.supported(answers)[:, None]).view(np.uint8)
 
     def truth(self, answers: Answers) -> Marks:
         return np.ones((len(answers), 1), np.uint8)
-
-    def parts(self, answers: Answers) -> list[Part]:
-        held = self.declared.supported(answers).astype(np.int64)
-        name = "the own symbol" if self.is_symbol else "reports in the own set"
-        return [Part(name, held, np.ones(len(held), np.int64), float(self.inside))]
 
     def outcomes(self, answers: Answers) -> Iterator[Check]:
         if self.declared.are_bits:
@@ -437,9 +535,6 @@ class OutputConformance(Conformance):
         match = self.inside * within + (1 - self.inside) * without
         cross = self.shared * within**2 + (self.outputs - self.own - alone) * without**2 + 2 * alone * within * without
         return np.where(self.encoded(first) == self.encoded(second), float(match), float(cross))
-
-    def comparable(self, first: Answers, second: Answers) -> NDArray[np.bool_]:
-        return np.asarray((first.cohorts == second.cohorts) & (self.encoded(first) == self.encoded(second)))
 
     def memory(self, answers: Answers, repeats: int, after: str = "") -> Iterator[Check]:
         """Yield how often a device's reports equal its first one, which is the permanent output with chance `keep`."""

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike
 from overstory.analysis.estimate import debias
 from overstory.analysis.kinds.base import SimulatedDevices, support_of
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.audit.checks import two_sided
+from overstory.audit.conformance import two_sided
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, Report
 from overstory.protocol.kinds.registry import REGISTRY, parameters_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from overstory._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from overstory.privacy.approximate import delta_at, epsilon_at
+    from overstory.privacy.approximate import epsilon_at
     from overstory.privacy.ledger import Account, Ledger
     from overstory.privacy.payloads.shuffle import CentralPrivacy, shuffled
     from overstory.privacy.statements import Claim, PrivacyStatement, statement
@@ -25,7 +25,6 @@ __all__ = [
     "Ledger",
     "PrivacyStatement",
     "attack",
-    "delta_at",
     "epsilon_at",
     "shuffled",
     "statement",
@@ -42,7 +41,6 @@ __getattr__, __dir__ = lazy_names(
         "Ledger": "privacy.ledger",
         "PrivacyStatement": "privacy.statements",
         "attack": "privacy.terms",
-        "delta_at": "privacy.approximate",
         "epsilon_at": "privacy.approximate",
         "shuffled": "privacy.payloads.shuffle",
         "statement": "privacy.statements",

@@ -71,41 +71,6 @@ def epsilon_at(terms: Terms, reports: int, delta: float = DELTA) -> float:
     return min(pure, _epsilon_at(terms, reports, float(delta))) if terms.fresh else pure
 
 
-def delta_at(terms: Terms, reports: int, epsilon: float) -> float:
-    """Return the chance delta with which `reports` reports of fresh noise disclose more than `epsilon`, rounded up.
-
-    Parameters
-    ----------
-    terms
-        What the mechanism's privacy depends on; see `terms_of`.
-    reports
-        How many reports an attacker sees; at least 1.
-    epsilon
-        The privacy loss that delta allows to be exceeded, in nats.
-
-    Raises
-    ------
-    ParameterError
-        When `reports` is not positive, `epsilon` is negative, or responses are memoized.
-
-    Examples
-    --------
-    >>> from overstory.privacy.terms import terms_of
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> meter = terms_of(mechanism("opt-wb", domain_size=100, epsilon=1.0, window=10))
-    >>> delta_at(meter, 334, epsilon=epsilon_at(meter, 334, 1e-6)) <= 1e-6
-    True
-    """
-    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not epsilon >= 0:
-        raise ParameterError(f"epsilon = {epsilon!r}: give a number from 0")
-    if not terms.fresh:
-        raise ParameterError("permanent responses are memoized: only reports of fresh noise are counted here")
-    if epsilon >= terms.epsilon_any(reports):
-        return 0.0
-    losses = _losses(terms, reports)
-    return 1.0 if losses is None else losses.delta(epsilon)
-
-
 @lru_cache(maxsize=1024)
 def _epsilon_at(terms: Terms, reports: int, delta: float) -> float:
     losses = _losses(terms, reports)
@@ -186,19 +151,13 @@ class _Losses:
         longest = max(len(binomial.chances) for pair in (self.first, self.second) for binomial in pair)
         return 32 * (longest + 4) * _ROUNDING
 
-    def delta(self, epsilon: float) -> float:
-        # The loss is a multiple of the unit, so the event is K > floor(epsilon / unit); the neighbours absorb rounding.
-        near = math.floor(epsilon / self.unit)
-        most = max(self._excess(k, epsilon) for k in (near - 1, near, near + 1))
-        return min(max(most, 0.0), 1.0)
-
     def epsilon(self, delta: float) -> float:
         """Return the least epsilon whose delta is not above, rounded up."""
         low, high = -1, self.most  # at all units nothing is left
         while high - low > 1:
             # delta(k unit) falls with k: bisection for the least k that is small enough.
             middle = (low + high) // 2
-            low, high = (low, middle) if self._excess(middle, middle * self.unit) <= delta else (middle, high)
+            low, high = (low, middle) if self._excess(middle) <= delta else (middle, high)
         if high == 0:
             return 0.0
         # From (high - 1) units up to high the event stays: losses of more than high - 1 units.
@@ -207,8 +166,9 @@ class _Losses:
         within = math.log((over - delta) / under) if over > delta and under else self.unit * high
         return max(self.unit * (high - 1), min(within, self.unit * high)) * (1 + SLACK) + 1e-12
 
-    def _excess(self, k: int, epsilon: float) -> float:
-        """P - e^epsilon Q of a loss of more than k units, rounded up; past what a float holds, P alone."""
+    def _excess(self, k: int) -> float:
+        """delta(k units), rounded up: P - e^epsilon Q of a loss of more than k units; past what a float holds, P."""
+        epsilon = k * self.unit
         over, under = self._tails(k)
         return over - math.exp(epsilon) * under if epsilon < 700 else over
 

@@ -144,7 +144,8 @@ def posterior(mechanism: Kind, reports: Iterable[Report], prior: Mapping[V, floa
     if not any(weight > 0 for weight in prior.values()):
         raise ParameterError("no candidate has a positive prior: give at least one")
     evidence = [evidence_of(mechanism, seen) for seen in _by_cohort(mechanism, reports)]
-    losses = {value: _sum(of_cohort(value) for of_cohort in evidence) for value in prior}
+    with localcontext(PRECISE):
+        losses = {value: sum((of_cohort(value) for of_cohort in evidence), Decimal(0)) for value in prior}
     # Bayes with the largest log likelihood taken out, so that no exponential underflows.
     best = max(loss for value, loss in losses.items() if prior[value] > 0)
     weights = {value: prior[value] * math.exp(loss - best) for value, loss in losses.items()}
@@ -155,11 +156,6 @@ def posterior(mechanism: Kind, reports: Iterable[Report], prior: Mapping[V, floa
 def evidence_of(mechanism: Kind, reports: Sequence[Report]) -> Evidence:
     """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort."""
     return terms_class(mechanism).evidence(mechanism, reports)
-
-
-def _sum(terms: Iterable[Decimal]) -> Decimal:
-    with localcontext(PRECISE):
-        return sum(terms, Decimal(0))
 
 
 def _by_cohort(mechanism: Kind, reports: Iterable[Report]) -> list[list[Report]]:

@@ -7,7 +7,7 @@ A caution stands next to a number where a paper claims more than it proves, or w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +18,7 @@ from overstory.privacy.approximate import DELTA, epsilon_at
 from overstory.privacy.attacks import Linkability, linkability
 from overstory.privacy.terms import Attack, Success, Terms, add_up, attack, metric_terms, terms_of
 from overstory.protocol.channels import Influence
-from overstory.protocol.kinds.base import Kind, Mechanism
-from overstory.protocol.numeric.mechanisms import NumericRandomizer
-from overstory.protocol.numeric.ranges import RangeRandomizer
+from overstory.protocol.kinds.base import Kind
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics import Metric
@@ -29,6 +27,7 @@ ALWAYS: Final = "whatever you hold and however it changes"
 UNCHANGED: Final = "only while the value never changes"
 ONLY: Final = ", the only one that a device sends by these parameters"
 NOT_BOUNDED: Final = "no bound on it is computed"
+GIVES_AWAY: Final = "enough reports of one value give it away"
 CHANGED: Final = "the same value always sends the same report, so two different ones prove a change"
 
 
@@ -54,7 +53,7 @@ class Claim:
     @property
     def amount(self) -> str:
         """The epsilon as a line begins with it: "no bound" where it is infinite."""
-        return "no bound" if math.isinf(self.epsilon) else f"epsilon {epsilon_text(self.epsilon)}"
+        return "no bound" if math.isinf(self.epsilon) else f"epsilon {self.epsilon_words}"
 
     @property
     def words(self) -> str:
@@ -127,9 +126,8 @@ class Claims:
     def permanent(self) -> Claim:
         epsilon = self.terms.epsilon_permanent
         rests = NO_CEILING if self.terms.fresh or math.isinf(epsilon) else PERMANENT
-        return Claim(
-            f"any number of reports, {UNCHANGED}", epsilon, rests, self.cautions.get("permanent"), kind="permanent"
-        )
+        about, caution = f"any number of reports, {UNCHANGED}", self.cautions.get("permanent")
+        return Claim(about, epsilon, rests, caution, kind="permanent", reason=GIVES_AWAY)
 
     @property
     def of_values(self) -> str:
@@ -143,15 +141,10 @@ def why_unbounded(every: Iterable[Terms]) -> str:
     return NOT_BOUNDED if certain is None else CHANGED
 
 
-def notes_of(claims: Iterable[Claim]) -> dict[str, int]:
-    """Return what the epsilons rest on, and mean less by, numbered in the order of the claims."""
-    texts = dict.fromkeys(texts for claim in claims for texts in words_of(claim))
-    return {text: number for number, text in enumerate(texts, 1)}
-
-
 def claims_blocks(claims: Sequence[Claim]) -> Iterator[Block]:
     """Return the claims as a table, and what they rest on as numbered notes."""
-    numbers = notes_of(claims)
+    texts = dict.fromkeys(texts for claim in claims for texts in words_of(claim))
+    numbers = {text: number for number, text in enumerate(texts, 1)}
     headings = ("what is seen of one device", "epsilon", "odds move", "rests on")
     rows = [
         (
@@ -194,17 +187,6 @@ class PrivacyStatement:
     # how many votes a crafted report is worth; None where no single values are counted
     influence: Influence | None = None
 
-    def epsilon_values(self, values: int, *, reports: int | None = None) -> float:
-        """See `Terms.epsilon_values`."""
-        return self.terms.epsilon_values(values, reports=reports)
-
-    def values_claim(self, values: int, *, reports: int | None = None) -> Claim:
-        """Return what a history of `values` distinct values reveals, and on what that rests; see `epsilon_values`."""
-        about, epsilon = plural(values, "distinct value"), self.epsilon_values(values, reports=reports)
-        if self.terms.fresh:
-            return Claim(about, epsilon, NO_CEILING if reports is None else FRESH, kind="values")
-        return Claim(about, epsilon, Claims(self.terms).of_values, self.cautions.get("values"), kind="values")
-
     @property
     def claims(self) -> tuple[Claim, ...]:
         """Every epsilon with its assumption."""
@@ -234,37 +216,15 @@ class PrivacyStatement:
                 kind="values",
             )
 
-    def plain_words(self) -> str:
-        """Say it to a person: first what holds whatever the person does."""
-        return " ".join((*self._sentences(), self.attack.plain_words()))
+    def sentences(self) -> tuple[str, ...]:
+        """Say it to a person: first what holds whatever the person does, last what an attacker makes of it."""
+        claims = {claim.kind: claim for claim in self.claims}  # of those of any two histories the one of most reports
+        said = (claims[kind].sentence for kind in ("any", "report", "permanent", "values") if kind in claims)
+        return (*said, self.attack.plain_words())
 
-    def _sentences(self) -> Iterator[str]:
-        number = max((n for n, epsilon in self.epsilon_any.items() if math.isfinite(epsilon)), default=1)
-        if number > 1:
-            yield (
-                f"Any {number} reports of one device, whatever it holds and however that changes, can change anyone's "
-                f"guess between two histories {_by_factor(self.epsilon_any[number])}."
-            )
-        if self.epsilon_at_delta.get(number, math.inf) < self.epsilon_any.get(number, 0.0):
-            yield f"But for a chance of {self.delta:g} it is {_by_factor(self.epsilon_at_delta[number])}."
-        yield f"One report can change anyone's guess between two values {_by_factor(self.epsilon_report)}."
-        number = max(self.epsilon_n, default=1)
-        if number > 1 and self.epsilon_n[number] < self.epsilon_permanent:
-            yield f"After {number} reports of the same value it is {_by_factor(self.epsilon_n[number])}."
-        if self.terms.once:
-            yield (
-                "A device sends one report by these parameters, and no other: however its value changes, this is all "
-                "that it ever reveals by them."
-            )
-        elif math.isinf(self.epsilon_permanent):
-            yield "There is no permanent noise: enough reports of one value give it away."
-        else:
-            yield (
-                f"However many reports of the same value there are, it is {_by_factor(self.epsilon_permanent)}; "
-                "each different value adds the same amount."
-            )
-        if self.terms.proves_changes:
-            yield "A change of value can be certain from 2 reports: the same value always sends the same report."
+    def plain_words(self) -> str:
+        """Return these sentences as one text."""
+        return " ".join(self.sentences())
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
@@ -320,7 +280,7 @@ def statement(
     >>> said = statement(rappor)
     >>> round(said.epsilon_report, 4), round(said.epsilon_permanent, 4)
     (1.0743, 4.3944)
-    >>> round(said.epsilon_values(3), 3)
+    >>> round(said.terms.epsilon_values(3), 3)
     13.183
     >>> round(said.epsilon_any[2], 2), said.terms.epsilon_any_is_exact(2)
     (9.68, True)
@@ -354,13 +314,6 @@ def statement(
     )
 
 
-def _by_factor(epsilon: float) -> str:
-    if math.isinf(epsilon):
-        return f"without bound (epsilon {epsilon_text(epsilon)})"
-    to = "to practical certainty" if epsilon > MOST else f"by a factor of at most {factor(epsilon)}"
-    return f"{to} (epsilon {epsilon_text(epsilon)})"
-
-
 def by_number(epsilons: Mapping[int, float]) -> dict[str, float | None]:
     """Return the epsilons by n as a string, for JSON."""
     return {str(n): finite(epsilon) for n, epsilon in epsilons.items()}
@@ -386,92 +339,74 @@ SAME_PATTERN = (
 ONCE = "A device sends one report by these parameters and no other, whether its value changes or not."
 
 
-Caution = Callable[[Any, Terms], dict[str, str]]
-
-
 def cautions(mechanism: Kind, terms: Terms) -> dict[str, str]:
     """Return the cautions of a mechanism by claim."""
-    by_claim = _superadditive(terms)
-    for caution in ABOUT.get(mechanism.name, ()):
-        for claim, text in caution(mechanism, terms).items():
-            by_claim[claim] = f"{by_claim[claim]} {text}" if claim in by_claim else text
+    by_claim: dict[str, str] = {}
+    for claim, text in (*_superadditive(terms), *_of_papers(mechanism, terms)):
+        by_claim[claim] = f"{by_claim[claim]} {text}" if claim in by_claim else text
     return by_claim
 
 
-def _superadditive(terms: Terms) -> dict[str, str]:
+def _superadditive(terms: Terms) -> Iterator[tuple[str, str]]:
     """Say where n reports of one memoized value cost more than n times one."""
     single = terms.epsilon_n(1)
     worse = [n for n in range(2, 11) if terms.epsilon_n(n) > n * single + 1e-12]
-    if not worse or terms.fresh:
-        return {}
-    n = worse[0]
-    return {
-        "several": f"{n} reports cost {epsilon_text(terms.epsilon_n(n))}, more than {n} times one "
-        f"({epsilon_text(n * single)}): reports of one value share their permanent response, so sequential composition "
-        "of single reports does not bound them."
-    }
+    if worse and not terms.fresh:
+        n = worse[0]
+        text = (
+            f"{n} reports cost {epsilon_text(terms.epsilon_n(n))}, more than {n} times one "
+            f"({epsilon_text(n * single)}): reports of one value share their permanent response, so sequential "
+            "composition of single reports does not bound them."
+        )
+        yield "several", text
 
 
-def _rappor(mechanism: Mechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the same for all parameters
-    return {
-        "several": "The RAPPOR paper (section 3.2) says that this cannot be computed; it can, and this is exact.",
-        "permanent": "The RAPPOR paper (section 6.1) warns that values which change fall outside of this.",
-    }
-
-
-def _window(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
-    window: int = mechanism.parameters["window"]
-    return {
-        "any": f"The thesis (section 4.2) bounds any {window} consecutive reports, which is right, and says nothing of "
-        f"all of them: {10 * window} reports cost {epsilon_text(terms.epsilon_any(10 * window))}, and so on without "
-        "end."
-    }
-
-
-def _opt_dr(mechanism: Mechanism, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the terms say all
-    return {
-        "values": f"The thesis (section 4.3) claims {epsilon_text(terms.epsilon_permanent)} for any number of bins, by "
-        "parallel composition, since the collector cannot link a participant's reports. That is an assumption about "
-        "linking, not a theorem: parallel composition is across people, and D linked bins of one person cost D times "
-        "as much."
-    }
-
-
-def _loloha(mechanism: Mechanism, terms: Terms) -> dict[str, str]:
-    symbols: int = mechanism.encoding.num_symbols
-    ceiling = add_up([(symbols, terms.epsilon_permanent)])
-    return {
-        "values": f"The paper claims {symbols} x {epsilon_text(terms.epsilon_permanent)} = {epsilon_text(ceiling)} for "
-        "whatever a device reports. It holds between histories whose hashed symbols repeat alike, which histories of "
-        "different values need not do; it fails under changes."
-    }
-
-
-def _numbers(mechanism: NumericRandomizer, terms: Terms) -> dict[str, str]:
-    return {
-        "several": f"The device must keep the report of each position (`responder`); drawn afresh, n reports cost n "
-        f"times {epsilon_text(terms.epsilon_n(1))}.",
-        "values": f"A position is 1/{mechanism.resolution} of the range: readings that differ at all are nearly always "
-        "different values, so a device that reports a reading again and again spends this every time.",
-    }
-
-
-def _ranges(mechanism: RangeRandomizer, terms: Terms) -> dict[str, str]:  # noqa: ARG001 - the levels are all alike
-    levels = mechanism.num_cohorts
-    return {
-        "report": f"The device's level, 1 of {levels}, is public, drawn once without looking at the value, and kept: "
-        "a device that answered at two levels would spend this for each."
-    }
-
-
-ABOUT: Final[Mapping[str, tuple[Caution, ...]]] = {
-    "rappor": (_rappor,),
-    "basic-rappor": (_rappor,),
-    "wb": (_window,),
-    "opt-wb": (_window,),
-    "opt-dr": (_opt_dr,),
-    "loloha": (_loloha,),
-    "square-wave": (_numbers,),
-    "hybrid": (_numbers,),
-    "ranges": (_ranges,),
-}
+def _of_papers(mechanism: Any, terms: Terms) -> Iterator[tuple[str, str]]:
+    """Say what a mechanism's paper claims beyond what it proves, and where the same number means less."""
+    permanent = epsilon_text(terms.epsilon_permanent)
+    match mechanism.name:
+        case "rappor" | "basic-rappor":
+            text = "The RAPPOR paper (section 3.2) says that this cannot be computed; it can, and this is exact."
+            yield "several", text
+            yield "permanent", "The RAPPOR paper (section 6.1) warns that values which change fall outside of this."
+        case "wb" | "opt-wb":
+            window = mechanism.parameters["window"]
+            text = (
+                f"The thesis (section 4.2) bounds any {window} consecutive reports, which is right, and says nothing "
+                f"of all of them: {10 * window} reports cost {epsilon_text(terms.epsilon_any(10 * window))}, and so "
+                "on without end."
+            )
+            yield "any", text
+        case "opt-dr":
+            text = (
+                f"The thesis (section 4.3) claims {permanent} for any number of bins, by parallel composition, since "
+                "the collector cannot link a participant's reports. That is an assumption about linking, not a "
+                "theorem: parallel composition is across people, and D linked bins of one person cost D times as much."
+            )
+            yield "values", text
+        case "loloha":
+            symbols = mechanism.encoding.num_symbols
+            ceiling = epsilon_text(add_up([(symbols, terms.epsilon_permanent)]))
+            text = (
+                f"The paper claims {symbols} x {permanent} = {ceiling} for whatever a device reports. It holds between "
+                "histories whose hashed symbols repeat alike, which histories of different values need not do; it "
+                "fails under changes."
+            )
+            yield "values", text
+        case "square-wave" | "hybrid":
+            text = (
+                "The device must keep the report of each position (`responder`); drawn afresh, n reports cost n times "
+                f"{epsilon_text(terms.epsilon_n(1))}."
+            )
+            yield "several", text
+            text = (
+                f"A position is 1/{mechanism.resolution} of the range: readings that differ at all are nearly always "
+                "different values, so a device that reports a reading again and again spends this every time."
+            )
+            yield "values", text
+        case "ranges":
+            text = (
+                f"The device's level, 1 of {mechanism.num_cohorts}, is public, drawn once without looking at the "
+                "value, and kept: a device that answered at two levels would spend this for each."
+            )
+            yield "report", text

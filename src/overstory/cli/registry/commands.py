@@ -87,7 +87,6 @@ replaced.""",
             "overstory metrics show metrics.toml --markdown > privacy.md",
             FILE,
             Option("metric", "a metric's id", "METRIC", nargs="?"),
-            Option("--reports", "state epsilon for N reports (default: the window, or 30)", "N", int),
             flag("--markdown", "print Markdown"),
             summary="print a metric's public page: what is collected, why, and what it can reveal",
             more="Without METRIC, print the pages of all metrics.",
@@ -110,13 +109,12 @@ PRIVACY: Final = Command(
     "privacy",
     "overstory privacy search-engine --registry metrics.toml\n"
     "  overstory privacy loloha --param epsilon_permanent=2 --param epsilon_report=1\n"
-    "  overstory privacy --params params.csv --reports 20 --values 3",
+    "  overstory privacy --params params.csv --reports 20",
     Option("oracle", "a metric's id, or an oracle: rappor, loloha, square-wave, ...", "METRIC|ORACLE", nargs="?"),
     Option("--registry", "the metric's registry"),
     Option("--param"),
     Option("--params"),
     Option("--reports", "also state epsilon for N reports of a device", "N", int),
-    Option("--values", "also state epsilon for D distinct values of a device", "D", int),
     Option(
         "--delta",
         "the chance by which an epsilon may be exceeded, where noise is fresh (default: 1e-6) or with --shuffled "

@@ -28,7 +28,6 @@ from overstory.privacy.registry.cost import budget_words, total_costs
 from overstory.privacy.registry.page import metric_page, together_blocks
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
 from overstory.privacy.registry.yearly import HIGH, headline
-from overstory.privacy.terms import check_reports
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
 from overstory.protocol.metrics.metric_table import GRACE_DAYS
@@ -40,17 +39,13 @@ if TYPE_CHECKING:
     from overstory.planning.yearly import Way
 
 WEAKENED: Final = 1
-MOST_REPORTS: Final = 1_000_000
 
 
 def show(args: argparse.Namespace) -> int:
     registry = load_registry(args.file)
     names = list(registry) if args.metric is None else [args.metric]
-    reports = None if args.reports is None else check_reports(args.reports, 1, MOST_REPORTS)
-    pages = [
-        metric_page(registry[name], reports=reports, route=registry.oblivious, budget=registry.budget) for name in names
-    ]
-    totals = total_costs([page.cost for page in pages], registry, reports) if len(pages) > 1 else ()
+    pages = [metric_page(registry[name], route=registry.oblivious, budget=registry.budget) for name in names]
+    totals = total_costs([page.cost for page in pages], registry) if len(pages) > 1 else ()
     words = () if registry.budget is None else tuple(budget_words(registry.budget, registry.values()))
     if args.json:
         budget = None if registry.budget is None else registry.budget.to_json()

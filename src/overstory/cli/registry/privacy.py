@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.cli.arguments import print_answer
 from overstory.cli.own_files import oracle_named
 from overstory.presentation.document import Block, Lines, Paragraph
-from overstory.presentation.formats import finite, parameter_words
+from overstory.presentation.formats import parameter_words
 from overstory.presentation.streams import printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
@@ -61,13 +61,10 @@ def run(args: argparse.Namespace) -> int:
     else:
         mechanism = metric.mechanism
         stated = metric_statement(metric, reports=extra, delta=delta)
-        args.values = metric.max_values if args.values is None else args.values
-    values = None if args.values is None else stated.values_claim(args.values, reports=args.reports)
     shuffled = None if args.shuffled is None else _shuffled(mechanism, args, metric)
     named = {} if metric is None or year is None else {"metric": metric.id, "headline": year.to_json()}
-    of_values = {} if values is None else {"values": args.values, "epsilon_values": finite(values.epsilon)}
     others = {} if shuffled is None else {"central": shuffled.to_json()}
-    print_answer(args, named | stated.to_json() | of_values | others, _blocks(metric, year, stated, values, shuffled))
+    print_answer(args, named | stated.to_json() | others, _blocks(metric, year, stated, shuffled))
     return 0
 
 
@@ -123,7 +120,6 @@ def _blocks(
     metric: Metric | None,
     year: Claim | None,
     statement: PrivacyStatement,
-    values: Claim | None,
     shuffled: CentralPrivacy | None,
 ) -> Iterator[Block]:
     if metric is not None and year is not None:
@@ -131,9 +127,10 @@ def _blocks(
         yield Paragraph(year.sentence)
     given = {key: value for key, value in statement.parameters.items() if value not in (None, "")}
     yield Paragraph(f"{statement.mechanism}: {parameter_words(given)}")
-    yield from claims_blocks(statement.claims if values is None else (*statement.claims, values))
+    yield from claims_blocks(statement.claims)
     votes = statement.influence
     liars = f"A liar's report counts for up to {votes.up:.1f} honest ones of a value." if votes else ""
-    yield Lines(statement.plain_words(), f"Linkable: {statement.linkable.words()}.", *([liars] if liars else []))
+    yield Lines(*statement.sentences(), f"Linkable: {statement.linkable.words()}.", *([liars] if liars else []))
     if shuffled is not None:
-        yield from shuffled.blocks()
+        words = shuffled.words()
+        yield Lines(f"{words[:1].upper()}{words[1:]}. It rests on this:", *shuffled.rests_on)

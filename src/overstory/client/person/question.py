@@ -135,7 +135,7 @@ def question(asked: Asked) -> Iterator[Block]:
         for reason in asked.changes.get(name, ()):
             assert asked.before is not None
             yield Paragraph(f"Since your choice of {asked.before.date}: {reason}.")
-        yield KeyValues(metric_facts(metric, asked.registry.oblivious))
+        yield KeyValues(tuple(metric_facts(metric, asked.registry.oblivious)))
         cost, end = asked.costs[name], asked.ends.get(name)
         so_far = f"What your {plural(cost.reports, 'report')} so far can have told of you:"
         yield Paragraph("What reports can tell of you:" if cost.planned else so_far)

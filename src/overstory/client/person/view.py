@@ -330,7 +330,7 @@ def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> It
         yield Paragraph("The registry at hand does not list this metric: its bytes are shown, and not what they mean.")
     else:
         yield Paragraph(metric.description)
-        yield Folded("What is asked, by whom, and how", (KeyValues(metric_facts(metric, route, shown.group)),))
+        yield Folded("What is asked, by whom, and how", (KeyValues(tuple(metric_facts(metric, route, shown.group))),))
     yield Heading(3, f"Recorded: {shown.id}")
     yield Paragraph(_recorded(shown))
     yield from _responses(shown)

@@ -33,10 +33,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.presentation.document import Block, Lines
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.terms import terms_class
-from overstory.protocol.channels import BinaryChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 
@@ -77,7 +75,8 @@ class Blanket:
 
     def epsilon(self, reports: int, delta: float) -> float:
         """Return an epsilon at which the bound is at most `delta`: about the least such, and never below it."""
-        low, high, tilt = 0.0, self._local, 1.0
+        local = max(abs(math.log(r / s)) for _, r, s in self.atoms)
+        low, high, tilt = 0.0, local, 1.0
         for _ in range(STEPS):
             if high - low <= TOLERANCE * high:
                 break
@@ -85,10 +84,6 @@ class Blanket:
             bound, tilt = self._delta(middle, reports, tilt)
             low, high = (low, middle) if bound <= delta else (middle, high)
         return math.nextafter(high, math.inf)
-
-    @property
-    def _local(self) -> float:
-        return max(abs(math.log(r / s)) for _, r, s in self.atoms)
 
 
 def two_levels(gamma: float, *, odds: float, alone: float, both: float) -> Blanket:
@@ -173,19 +168,16 @@ Ratios = Mapping[float, float]
 
 def of_bits(mechanism: BitMechanism, *, in_cohort: bool) -> list[Blanket]:
     """Return the blankets of a vector of bits."""
-    encoding, ratios = mechanism.encoding, _of_channel(mechanism.rounds.combined)
+    encoding, channel = mechanism.encoding, mechanism.rounds.combined
+    # P(a report's bit | it is the value's) / P(the same | it is not), with the latter.
+    high, low = channel.keep_one, channel.raise_zero
+    ratios = {float(high / low): float(low), float((1 - high) / (1 - low)): float(1 - low)}
     if encoding.asked < 1 and not in_cohort:
         return list(_of_sampled_bits(ratios, float(encoding.asked)))
     # A vector of the value's own bits: r is the product of the ratios of its bits.
     least, bits = min(ratios), encoding.ones[1]
     law = _product(ratios, least, bits)
     return [Blanket(least**bits, tuple((p * q, r, s) for r, p in law.items() for s, q in law.items()))]
-
-
-def _of_channel(channel: BinaryChannel) -> Ratios:
-    """Return P(a report's bit | it is the value's) / P(the same | it is not), with the latter."""
-    high, low = channel.keep_one, channel.raise_zero
-    return {float(high / low): float(low), float((1 - high) / (1 - low)): float(1 - low)}
 
 
 def _product(ratios: Ratios, least: float, bits: int) -> Ratios:
@@ -291,10 +283,6 @@ class CentralPrivacy:
             "epsilon_known_cohort": self.known_cohort,
             "rests_on": list(self.rests_on),
         }
-
-    def blocks(self) -> Iterator[Block]:
-        """Return the claim, and what it rests on."""
-        yield Lines(f"{self.words()[:1].upper()}{self.words()[1:]}. It rests on this:", *self.rests_on)
 
 
 def shuffled(mechanism: Kind, reports: int, delta: float = DELTA, *, honest: float = 1.0) -> CentralPrivacy:

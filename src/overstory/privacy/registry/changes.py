@@ -65,7 +65,7 @@ class Change:
 def compare_registries(*registries: MetricRegistry) -> list[Change]:
     """Return every change from the last registry but one to the last; of those before, what weakens privacy, too."""
     *earlier, new = registries
-    changes = list(_against_all(earlier, lambda old: _of_the_whole(old, new)))
+    changes = list(_against_all((old, _of_the_whole(old, new)) for old in earlier))
     for name in dict.fromkeys(name for registry in registries for name in registry):
         had = [registry for registry in earlier if name in registry]
         if name not in new:
@@ -76,21 +76,21 @@ def compare_registries(*registries: MetricRegistry) -> list[Change]:
             changes.append(Change(name, "metric", Harm.HARMLESS, "new: nothing is recorded before a person was asked"))
         else:
             order = list(Harm)
-            changes += sorted(_of_a_name(name, had, new), key=lambda change: order.index(change.kind))
+            found = [*_against_all((old, _of_a_metric(old[name], new[name], old.budget)) for old in had)]
+            found += _of_the_account(name, had, new[name])
+            changes += sorted(found, key=lambda change: order.index(change.kind))
             if name not in earlier[-1]:
                 detail = f"listed again, as last in version {had[-1].version}: what was reported then counts too"
                 changes.append(Change(name, "metric", Harm.HARMLESS, detail))
     return changes
 
 
-def _against_all(
-    earlier: Sequence[MetricRegistry], changes: Callable[[MetricRegistry], Iterable[Change]]
-) -> Iterator[Change]:
+def _against_all(earlier: Iterable[tuple[MetricRegistry, Iterable[Change]]]) -> Iterator[Change]:
     """Yield every change from the last of the earlier registries, and from the others what weakens, each once."""
-    seen = set()
-    for registry in reversed(earlier):
-        for change in changes(registry):
-            is_last = registry is earlier[-1]
+    seen: set[Change] = set()
+    for number, (registry, changes) in enumerate(reversed([*earlier])):
+        for change in changes:
+            is_last = not number
             if (is_last or change.kind is Harm.WEAKENS) and change not in seen:
                 seen.add(change)
                 since = "" if is_last else f"since version {registry.version}: "
@@ -110,15 +110,23 @@ def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
         weaker = old.budget is not None and (new.budget is None or new.budget.allows_more_than(old.budget))
         detail = f"{before} becomes {after}" + (": devices ask about every metric again" if weaker else "")
         yield Change("", "budget", Harm.WEAKENS if weaker else Harm.HARMLESS, detail)
-
     yield from _of_a_year(old, new)
-    yield from _of_the_relay(old.oblivious, new.oblivious)
-    was, now = ("not named" if each.operator is None else each.operator.described for each in (old, new))
-    if was != now:
-        asks = "" if old.operator is None else ": devices ask about every metric again"
-        yield Change("", "operator", Harm.HARMLESS, f"{was} becomes {now}{asks}")
-    if old.opt_out != new.opt_out:
-        yield Change("", "opt_out", Harm.HARMLESS, f"{old.opt_out!r} becomes {new.opt_out!r}")
+    before, after = ("none" if each.oblivious is None else each.oblivious.described for each in (old, new))
+    routes = old.oblivious, new.oblivious
+    asks = "" if None in routes else ": devices ask about oblivious metrics again"
+    yield from _differs("", "oblivious", before, after, asks)
+    if old.oblivious is not None and new.oblivious is not None and old.oblivious.keys != new.oblivious.keys:
+        detail = f"{_keys_text(old.oblivious)} becomes {_keys_text(new.oblivious)}"
+        yield Change("", "oblivious.keys", Harm.HARMLESS, f"{detail}: the collector must have the private key of each")
+    before, after = ("not named" if each.operator is None else each.operator.described for each in (old, new))
+    asks = "" if old.operator is None else ": devices ask about every metric again"
+    yield from _differs("", "operator", before, after, asks)
+    yield from _differs("", "opt_out", repr(old.opt_out), repr(new.opt_out))
+
+
+def _differs(metric: str, what: str, before: str, after: str, more: str = "") -> Iterator[Change]:
+    if before != after:
+        yield Change(metric, what, Harm.HARMLESS, f"{before} becomes {after}{more}")
 
 
 def _of_a_year(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
@@ -130,16 +138,6 @@ def _of_a_year(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
     if others[1].epsilon > others[0].epsilon and after > before and texts[0] != texts[1]:
         detail = f"of all metrics together: epsilon {' becomes '.join(texts)}"
         yield Change("", "any year", Harm.WEAKENS, detail)
-
-
-def _of_the_relay(old: ObliviousRoute | None, new: ObliviousRoute | None) -> Iterator[Change]:
-    before, after = ("none" if route is None else route.described for route in (old, new))
-    if before != after:
-        asks = "" if old is None or new is None else ": devices ask about oblivious metrics again"
-        yield Change("", "oblivious", Harm.HARMLESS, f"{before} becomes {after}{asks}")
-    if old is not None and new is not None and old.keys != new.keys:
-        detail = f"{_keys_text(old)} becomes {_keys_text(new)}: the collector must have the private key of each"
-        yield Change("", "oblivious.keys", Harm.HARMLESS, detail)
 
 
 def _keys_text(route: ObliviousRoute) -> str:
@@ -156,22 +154,26 @@ def _limits(budget: PersonBudget | None) -> str:
     return f"epsilon {budget.epsilon:g}{' a year' if budget.per == 'year' else ''} ({budget.against}){own}"
 
 
-def _of_a_name(name: str, earlier: Sequence[MetricRegistry], new: MetricRegistry) -> Iterator[Change]:
-    yield from _against_all(earlier, lambda old: _of_a_metric(old[name], new[name], old.budget))
-    yield from _of_the_account(name, earlier, new[name])
-
-
 def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
     if old.mechanism.digest != new.mechanism.digest:
-        yield from _of_the_mechanism(old, new)
+        yield from _of_the_noise(old, new)
+        what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
+        detail = "reports made with the old parameters are refused, and the counts of both cannot be added up"
+        yield Change(new.id, what, Harm.BREAKS, detail)
     elif old.fresh != new.fresh:  # by a panel, which draws noise that was memoized
         yield from _of_the_noise(old, new)
     if old.panel != new.panel:
         yield from _of_the_panel(old, new)
     yield from _of_the_cap(old, new)
     yield from _of_time(old, new)
-    if old.domain.canonical() != new.domain.canonical():
-        yield from _of_the_domain(old, new)
+    # Other values for the symbols; what that costs is said of the account.
+    is_changed = old.domain.canonical() != new.domain.canonical()
+    if is_changed and old.domain.numbering != new.domain.numbering:
+        what = "reports stand for other numbers" if new.domain.size is None else "symbols stand for other values"
+        yield Change(new.id, "domain", Harm.BREAKS, f"{what}, and so do stored counts")
+    elif is_changed:
+        detail = "the categories' order has a meaning now, or has none any more: values keep their symbols"
+        yield Change(new.id, "domain", Harm.HARMLESS, detail)
     if old.candidates != new.candidates:
         detail = "stored counts can be decoded again with the new list"
         yield Change(new.id, "candidates", Harm.HARMLESS, detail)
@@ -184,9 +186,7 @@ def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Itera
     if old.window != new.window and "window" not in new.mechanism.parameters:
         detail = f"privacy is stated for {new.window or 'no'} reports, not for {old.window or 'none'}"
         yield Change(new.id, "window", Harm.HARMLESS, detail)
-    if old.yearly_reason != new.yearly_reason:
-        detail = f"{old.yearly_reason!r} becomes {new.yearly_reason!r}"
-        yield Change(new.id, "yearly_reason", Harm.HARMLESS, detail)
+    yield from _differs(new.id, "yearly_reason", repr(old.yearly_reason), repr(new.yearly_reason))
 
 
 def _of_the_panel(old: Metric, new: Metric) -> Iterator[Change]:
@@ -213,28 +213,15 @@ def _of_the_words(old: Metric, new: Metric, budget: PersonBudget | None) -> Iter
             yield Change(new.id, key, Harm.WEAKENS if leaves else Harm.HARMLESS, detail)
 
 
-def _of_the_mechanism(old: Metric, new: Metric) -> Iterator[Change]:
-    yield from _of_the_noise(old, new)
-    what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"
-    detail = "reports made with the old parameters are refused, and the counts of both cannot be added up"
-    yield Change(new.id, what, Harm.BREAKS, detail)
-
-
 def _of_the_noise(old: Metric, new: Metric) -> Iterator[Change]:
     """Every epsilon that is larger than it was promised."""
     before, after = metric_terms(old), metric_terms(new)
     windows = {window for window in (old.window, new.window) if window and window > 1}
     yield from _worse(new.id, "one report", (1,), before.epsilon_n, after.epsilon_n)
-    yield from _worse(
-        new.id,
-        "several reports of one unchanged value",
-        sorted({*NUMBERS, *windows}),
-        before.epsilon_n,
-        after.epsilon_n,
-    )
-    permanent = before.epsilon_permanent, after.epsilon_permanent
+    several = "several reports of one unchanged value"
+    yield from _worse(new.id, several, sorted({*NUMBERS, *windows}), before.epsilon_n, after.epsilon_n)
     ever = "any number of reports of one unchanged value"
-    yield from _worse(new.id, ever, (0,), lambda _: permanent[0], lambda _: permanent[1])
+    yield from _worse(new.id, ever, (0,), lambda _: before.epsilon_permanent, lambda _: after.epsilon_permanent)
     if not after.fresh:  # of fresh noise the line on several reports says it
         yield from _worse(new.id, "any two histories", CHANGES, before.epsilon_any, after.epsilon_any)
 
@@ -281,16 +268,6 @@ def _worse(
         yield Change(name, what, Harm.WEAKENS, detail)
 
 
-def _of_the_domain(old: Metric, new: Metric) -> Iterator[Change]:
-    """Other values for the symbols; what that costs is said of the account."""
-    if old.domain.numbering == new.domain.numbering:
-        detail = "the categories' order has a meaning now, or has none any more: values keep their symbols"
-        yield Change(new.id, "domain", Harm.HARMLESS, detail)
-        return
-    what = "reports stand for other numbers" if new.domain.size is None else "symbols stand for other values"
-    yield Change(new.id, "domain", Harm.BREAKS, f"{what}, and so do stored counts")
-
-
 def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
     """How many responses a device may give away, and whether one past the cap follows the value."""
     becomes = {}
@@ -301,7 +278,11 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
         becomes["over_cap"] = f"past the cap on values, {old.over_cap} becomes {new.over_cap}"
     if not becomes:
         return
-    reached = _with_what_was_given(old, new)
+    # The cap that a device may reach: one with a full old one may still report nothing.
+    most = None
+    if old.max_values is not None and old.max_responses is not None and new.max_values is not None:
+        most = max(old.max_values, new.max_values, old.max_responses - new.nothing_is_spare)
+    reached = replace(new, max_values=most)
     before, after = (most_responses(metric) for metric in (old, reached))
     kept = not (old.fresh or new.fresh)  # no cap applies to fresh noise
     follows = _follows(new) and not _follows(old)
@@ -311,13 +292,6 @@ def _of_the_cap(old: Metric, new: Metric) -> Iterator[Change]:
     detail += f": all that a device may ever report, epsilon {' becomes '.join(epsilons)}"
     detail += ", and past the cap reports follow the value" if follows else ""
     yield Change(new.id, " and ".join(becomes), Harm.WEAKENS if weakens else Harm.HARMLESS, detail)
-
-
-def _with_what_was_given(old: Metric, new: Metric) -> Metric:
-    """Return the new metric with the cap that a device may reach: one with a full old one may still report nothing."""
-    if old.max_values is None or old.max_responses is None or new.max_values is None:
-        return replace(new, max_values=None)
-    return replace(new, max_values=max(old.max_values, new.max_values, old.max_responses - new.nothing_is_spare))
 
 
 def _follows(metric: Metric) -> bool:

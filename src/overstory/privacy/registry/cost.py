@@ -208,39 +208,27 @@ def lifetime_epsilon(metric: Metric) -> float:
 T = TypeVar("T")
 
 
-def total_costs(
-    costs: Sequence[MetricCost], registry: MetricRegistry, reports: int | None = None
-) -> tuple[TotalCost, ...]:
-    """Return what metrics cost together: all of them, then those of each attribute that several share."""
-
-    def total(attribute: str | None, group: Sequence[MetricCost]) -> TotalCost:
-        metrics = [registry[cost.metric] for cost in group]
-        if reports is None:
-            line = yearly(metrics, registry.budget)
-            pattern = min(line.epsilon, add_up((1, cost.epsilon_pattern) for cost in group))
-            lines = (line, *_without_times(line.epsilon, pattern, "a year's reports"))
-            return TotalCost(attribute, lines, pattern, tuple(metric.id for metric in metrics))
-        numbers = [cost.reports for cost in group]
-        same = len(set(numbers)) == 1
-        words = (
-            f"{plural(numbers[0], 'report')} of each" if same else f"{', '.join(map(str, numbers))} reports of these"
-        )
-        any_history = add_up((1, cost.headline.epsilon) for cost in group)
-        pattern = add_up((1, cost.epsilon_pattern) for cost in group)
-        return _total(attribute, [cost.metric for cost in group], any_history, pattern, words)
-
-    return tuple(total(attribute, group) for attribute, group in together((cost.attribute, cost) for cost in costs))
+def total_costs(costs: Sequence[MetricCost], registry: MetricRegistry) -> tuple[TotalCost, ...]:
+    """Return what metrics cost together in a year: all of them, then those of each attribute that several share."""
+    totals = []
+    for attribute, group in together((cost.attribute, cost) for cost in costs):
+        names = [cost.metric for cost in group]
+        line = yearly([registry[name] for name in names], registry.budget)
+        pattern = min(line.epsilon, add_up((1, cost.epsilon_pattern) for cost in group))
+        totals.append(_total(attribute, names, line, pattern, "a year's reports"))
+    return tuple(totals)
 
 
 def totals_so_far(ledger: Ledger) -> tuple[TotalCost, ...]:
     """Return the same of the reports so far."""
-    accounts = together((account.attribute, account) for account in {a.metric: a for a in ledger.accounts}.values())
+    rests, reason = f"The epsilons of one person's metrics add up. {ANY}", "no bound on one of them"
+    attributes = {account.metric: account.attribute for account in ledger.accounts}
     totals = []
-    for attribute, some in accounts:
-        names = [account.metric for account in some]
+    for attribute, names in together((about, name) for name, about in attributes.items()):
         part = ledger.of(names)
-        reports = f"your {plural(part.reports, 'report')}"
-        totals.append(_total(attribute, names, part.epsilon_any, part.epsilon, reports))
+        yours = f"your {plural(part.reports, 'report')}"
+        line = Claim(f"{ALWAYS}: {yours}", part.epsilon_any, rests, kind="any", reason=reason)
+        totals.append(_total(attribute, names, line, part.epsilon, yours))
     return tuple(totals)
 
 
@@ -256,10 +244,8 @@ def together(listed: Iterable[tuple[str | None, T]]) -> list[tuple[str | None, l
     return [(None, everything), *several] if everything else []
 
 
-def _total(attribute: str | None, names: Sequence[str], any_history: float, pattern: float, reports: str) -> TotalCost:
-    rests, reason = f"The epsilons of one person's metrics add up. {ANY}", "no bound on one of them"
-    first = Claim(f"{ALWAYS}: {reports}", any_history, rests, kind="any", reason=reason)
-    lines = (first, *_without_times(any_history, pattern, reports))
+def _total(attribute: str | None, names: Sequence[str], line: Claim, pattern: float, reports: str) -> TotalCost:
+    lines = (line, *_without_times(line.epsilon, pattern, reports))
     return TotalCost(attribute, lines, pattern, tuple(names))
 
 

@@ -74,25 +74,18 @@ def together_blocks(totals: Iterable[TotalCost], budget: Sequence[str]) -> Itera
 
 
 def metric_page(
-    metric: Metric,
-    *,
-    reports: int | None = None,
-    route: ObliviousRoute | None = None,
-    budget: PersonBudget | None = None,
+    metric: Metric, *, route: ObliviousRoute | None = None, budget: PersonBudget | None = None
 ) -> MetricPage:
-    """Return the page of a metric; `route` and `budget` are the registry's, and `reports` as in `metric_cost`."""
-    cost = metric_cost(metric, reports, budget=budget)
-    return MetricPage(metric, metric_facts(metric, route), metric_statement(metric), cost)
+    """Return the page of a metric; `route` and `budget` are the registry's."""
+    return MetricPage(
+        metric, tuple(metric_facts(metric, route)), metric_statement(metric), metric_cost(metric, budget=budget)
+    )
 
 
 def metric_facts(
     metric: Metric, route: ObliviousRoute | None = None, group: str | None = None
-) -> tuple[tuple[str, str], ...]:
-    """Return what a person asks first of a metric, each with its answer: of a device in a group, or in the rarest."""
-    return tuple(_facts(metric, route, group))
-
-
-def _facts(metric: Metric, route: ObliviousRoute | None, group: str | None) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, str]]:
+    """Yield what a person asks first of a metric, each with its answer: of a device in a group, or in the rarest."""
     yield "Why", metric.purpose
     yield "Responsible", metric.owner
     if metric.attribute is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.registry.cost import budget_words, lifetime_epsilon, together
+from overstory.privacy.registry.cost import budget_words, lifetime_epsilon
 from overstory.privacy.registry.yearly import HIGH, parts_of_a_year, year_of, yearly
 from overstory.privacy.statements import ALWAYS
 from overstory.privacy.terms import add_up, metric_terms
@@ -21,9 +21,6 @@ from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 from overstory.protocol.metrics.metric_table import PUBLISH_LEAST
 from overstory.protocol.metrics.panel import Panel
 from overstory.protocol.metrics.toml_positions import positions
-
-if TYPE_CHECKING:
-    from overstory.protocol.metrics.tables import ObliviousRoute
 
 TWO_ROUNDS: Final = (
     "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
@@ -37,6 +34,7 @@ FINE = 1024  # positions of a number above which a reading is nearly always anot
 MOST_SEEDS = 1024
 """Cohorts, seeds or rows up to which a device is one of a crowd: of a million devices about a thousand share each."""
 
+MOST_KEYS: Final = 2
 SOON = 30  # days before its expiry at which a metric is worth a decision
 
 
@@ -71,11 +69,13 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
 
 def _relay(registry: MetricRegistry, server: str | None) -> Iterator[tuple[str, str]]:
     """Warn of a relay that could not keep apart who sends and what is sent, and of keys that are of no use."""
-    from overstory.protocol.wire import shared_host, unencrypted_host
-
     route = registry.oblivious
     if route is None:
         return
+    from overstory.protocol.oblivious.formats import read_entries
+    from overstory.protocol.oblivious.messages import usable_key
+    from overstory.protocol.wire import shared_host, unencrypted_host
+
     if not any(metric.is_oblivious for metric in registry.values()):
         yield "", 'no metric has transport = "oblivious": nothing goes through the relay'
     if unencrypted_host(route.relay) is not None:
@@ -83,13 +83,6 @@ def _relay(registry: MetricRegistry, server: str | None) -> Iterator[tuple[str, 
         yield "relay", f"{sentence}: give an https:// address"
     if shared_host(route.relay, server) is not None:
         yield "relay", "this is the collector's own host, which would see both who sends and what is sent: give another"
-    yield from _relay_keys(route)
-
-
-def _relay_keys(route: ObliviousRoute) -> Iterator[tuple[str, str]]:
-    from overstory.protocol.oblivious.formats import read_entries
-    from overstory.protocol.oblivious.messages import usable_key
-
     ids = [entry.key_id for entry in read_entries(route.keys)]
     if len(ids) > MOST_KEYS:
         sentence = f"{len(ids)} keys, where a rotation needs {MOST_KEYS}: the one that is used, and the one before it"
@@ -101,9 +94,6 @@ def _relay_keys(route: ObliviousRoute) -> Iterator[tuple[str, str]]:
     except WireError:
         needed = "X25519, HKDF-SHA256 and ChaCha20-Poly1305"
         yield "keys", f"devices can use none of these, so that nothing is sent: a key for {needed} is needed"
-
-
-MOST_KEYS: Final = 2
 
 
 def _year(registry: MetricRegistry) -> Iterator[str]:
@@ -155,7 +145,8 @@ def _links(metric: Metric, today: dt.date) -> Iterator[tuple[str, str]]:
     if metric.once or metric.panel is not None:
         return  # one report cannot be put together with another
     linkable, cohorts = metric_linkability(metric), metric.mechanism.num_cohorts
-    if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(_midnight(today)) > 1:
+    midnight = dt.datetime(today.year, today.month, today.day, tzinfo=dt.UTC).timestamp()
+    if linkable.has_payload and metric.period.number(metric.expires_at) - metric.period.number(midnight) > 1:
         sentence = (
             f"a device reports every {metric.period}, and the noise is drawn once: an unchanged value always sends the "
             f"same report ({linkable.unchanged_words()}), and two different ones prove a change"
@@ -220,10 +211,6 @@ def _resolution(metric: Metric) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{many}; a resolution such as 64 lets values come again"
 
 
-def _midnight(day: dt.date) -> float:
-    return dt.datetime(day.year, day.month, day.day, tzinfo=dt.UTC).timestamp()
-
-
 def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
     terms, cap = metric_terms(metric), metric.max_values
     if terms.once:
@@ -248,12 +235,11 @@ def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
 
 
 def registry_notes(registry: MetricRegistry) -> Iterator[str]:
-    """Return what several metrics of one person cost together, and when a budget ends."""
-    bare = [metric for metric in registry.values() if metric.attribute is None]
+    """Return what a reviewer should know in any case; what metrics cost together `metrics show` says."""
+    bare = [name for name, metric in registry.items() if metric.attribute is None]
     if len(bare) > 1:
-        yield _together([metric.id for metric in bare], registry, "name no attribute: if they tell of one thing,")
-    for attribute, names in together((metric.attribute, name) for name, metric in registry.items())[1:]:
-        yield _together(names, registry, f"tell of {attribute}:")
+        names = f"{', '.join(bare)} name no attribute: if some of them tell of one thing, give them one"
+        yield f"{names}, and overstory metrics show says what they cost together"
     grouped = [name for name, metric in registry.items() if metric.groups is not None]
     if grouped:
         groups = registry[grouped[0]].groups
@@ -272,12 +258,3 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
         )
     if registry.budget is not None:
         yield from (f"budget: {sentence}" for sentence in budget_words(registry.budget, registry.values()))
-
-
-def _together(names: list[str], registry: MetricRegistry, what: str) -> str:
-    epsilons = {name: registry[name].mechanism.epsilon_report for name in names}
-    shared = [name for name in names if (panel := registry[name].panel) is not None and not panel.own]
-    most = [max([epsilons.pop(name) for name in shared])] if shared else []
-    total = add_up((1, epsilon) for epsilon in (*epsilons.values(), *most))
-    only = f", but of {', '.join(shared)}, which share a panel, only of one," if len(shared) > 1 else ""
-    return f"{', '.join(names)} {what} one report of each{only} costs epsilon {epsilon_text(total)} together"
