@@ -11,6 +11,7 @@ frequent, and sizes to be Poisson about the typical one, none above `most`; with
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -37,9 +38,7 @@ from overstory.protocol.kinds.item_sets import INNER, ItemBits, item_bits, paddi
 from overstory.protocol.kinds.registry import FAMILIES, determined_by, mechanism, names_for, of_domain, oracles_for
 from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
-from overstory.protocol.metrics.toml_fields import Fields, read_root
-from overstory.protocol.metrics.toml_positions import Path as KeyPath
-from overstory.protocol.metrics.toml_positions import TomlPosition
+from overstory.protocol.metrics.toml_fields import Fault, Fields, TomlPosition, located, positions, read_root
 
 EPSILON_STEP: Final = 0.01
 """How far the permanent epsilon of proposed needs is above the other: a report must not be the permanent response."""
@@ -361,48 +360,41 @@ WHOLE: Final = ("reports", "candidates", "window", "resolution")
 
 def plan_registry(text: str, folder: Folder | None, *, source: str | None = None) -> tuple[str, list[Plan]]:
     """Return a registry's text with oracle and parameters for all needs, which stay as comments, and the plans."""
-    root = read_root(text, source=source)
-    root.faults.extend(_other_faults(text, folder, source))
+    root, where = read_root(text, source=source), positions(text)
+    given = root.table.get("metrics")
+    tables = given.items() if isinstance(given, dict) else ()
+    waiting = [name for name, table in tables if isinstance(table, dict) and "needs" in table and "oracle" not in table]
+    places = {name: where["metrics", name, "needs"] for name in waiting}
     plans = {}
-    for name, fields in _with_needs(root).items():
-        planned = _planned(name, fields, folder)
-        if planned is not None:
-            plans[name] = planned
-    if root.faults:
-        raise RegistryError(root.faults, source=source)
+    for name, place in sorted(places.items(), key=lambda pair: pair[1].start):
+        fields = Fields(root.table["metrics"][name], ("metrics", name), root.faults)
+        plan = _planned(fields, folder, text[place.start : place.stop])
+        if plan is not None:
+            plans[name] = replace(plan, metric=name)
+    if faults := [*located(root.faults, text), *_other_faults(text, folder)]:
+        raise RegistryError(faults, source=source)
     for name in reversed(plans):
-        text = _replaced(text, root.positions["metrics", name, "needs"], plans[name])
+        text = _replaced(text, places[name], plans[name])
     metrics = parse_registry(text, folder, source=source)
     return text, [replace(plan, of=metrics[name]) for name, plan in plans.items()]
 
 
-def _other_faults(text: str, folder: Folder | None, source: str | None) -> list[Any]:
+def _other_faults(text: str, folder: Folder | None) -> list[Fault]:
     try:
-        parse_registry(text, folder, source=source)
+        parse_registry(text, folder)
     except RegistryError as error:
         return [fault for fault in error.faults if fault.message != NOT_PLANNED]
     return []
 
 
-def _with_needs(root: Fields) -> dict[str, Fields]:
-    """Return the tables of the metrics that are to be planned, in the order of the text."""
-    metrics = root.table.get("metrics")
-    tables = metrics.items() if isinstance(metrics, dict) else ()
-    waiting = [name for name, table in tables if isinstance(table, dict) and "needs" in table and "oracle" not in table]
-    waiting.sort(key=lambda name: root.positions["metrics", name, "needs"].start)
-    return {name: Fields(metrics[name], ("metrics", name), root.positions, root.faults) for name in waiting}  # type: ignore[index]
-
-
-def _planned(name: str, fields: Fields, folder: Folder | None) -> Plan | None:
+def _planned(fields: Fields, folder: Folder | None, written: str) -> Plan | None:
     needs = fields.subtable("needs", "a table such as {epsilon_report = 1.0, reports = 100000}")
     if needs is None:
         return None
-    path: KeyPath = (*fields.path, "needs")
-    place = fields.positions[path]
-    if place.value <= place.start:
+    if not re.match("[\"']?needs[\"']?[ \t]*=", written):
         fields.fault("needs", "write needs = {...} as one inline table, so that it can be replaced")
         return None
-    quiet = Fields(fields.table, fields.path, fields.positions)  # its domain's faults are noted already
+    quiet = Fields(fields.table, fields.path)  # its domain's faults are noted already
     domain, candidates = read_domain(quiet, folder)
     if domain is None or quiet.faults:
         return None
@@ -413,11 +405,10 @@ def _planned(name: str, fields: Fields, folder: Folder | None) -> Plan | None:
     if len(needs.faults) > before:
         return None
     try:
-        plan = plan_for_metric(name, domain, candidates, needs.table, reports)
+        return plan_for_metric(fields.path[-1], domain, candidates, needs.table, reports)
     except (ParameterError, OverflowError) as error:
         fields.fault("needs", str(error))
         return None
-    return replace(plan, metric=name)
 
 
 def _check_kinds(needs: Fields) -> None:
@@ -437,6 +428,6 @@ def _replaced(text: str, place: TomlPosition, planned: Plan) -> str:
     line_start = text.rfind("\n", 0, place.start) + 1
     indent = text[line_start : place.start]
     ending = "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
-    needs = " ".join(text[place.start : place.stop].split())
+    needs = " ".join(text[place.start : place.stop].splitlines())
     lines = [f"# {needs}", *planned.toml().split("\n")]
     return text[: place.start] + f"{ending}{indent}".join(lines) + text[place.stop :]

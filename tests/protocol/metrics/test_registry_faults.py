@@ -5,7 +5,7 @@ from unittest.mock import Mock
 import pytest
 
 from overstory.protocol.errors import FormatError
-from overstory.protocol.metrics import Fault, RegistryError, load_registry, parse_registry, toml_positions
+from overstory.protocol.metrics import Fault, RegistryError, load_registry, parse_registry, toml_fields
 from overstory.protocol.metrics.metric_table import KEYS
 from support.registry_texts import BINS, COLOURS, FIRST_LINE, LISTED, STRINGS, faults, registry_text, the_fault
 
@@ -232,11 +232,11 @@ def test_lines_of_files_with_other_line_ends_are_the_same():
 
 
 def test_lines_are_looked_for_where_there_is_a_fault_alone(monkeypatch):
-    monkeypatch.setattr(toml_positions, "positions", Mock(side_effect=toml_positions.positions))
+    monkeypatch.setattr(toml_fields, "positions", Mock(side_effect=toml_fields.positions))
     parse_registry(registry_text())
-    assert not toml_positions.positions.called
+    assert not toml_fields.positions.called
     faults(registry_text(without="title"))
-    assert toml_positions.positions.call_count == 1
+    assert toml_fields.positions.call_count == 1
 
 
 def test_no_key_is_left_out_of_these_tests():

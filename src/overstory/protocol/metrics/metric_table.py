@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
@@ -86,7 +85,7 @@ def build_metric(
     fields: Fields, folder: Folder | None, shared: Panel | None = None, *, read_candidates: bool = True
 ) -> Metric | None:
     """Return the metric of a table, or None after noting every fault; without a folder no other file is read."""
-    name = str(fields.path[-1])
+    name = fields.path[-1]
     fields.unknown(KEYS)
     if METRIC_ID.fullmatch(name) is None:
         fields.fault(
@@ -137,14 +136,10 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
         stated, panel = entry["digest"], _panel_from_json(entry.get("panel"))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"this is no metric of a public registry: {error!r}") from None
-    from overstory.protocol.metrics.toml_positions import TomlPosition
-
-    nowhere: defaultdict[tuple[str | int, ...], TomlPosition] = defaultdict(lambda: TomlPosition(1, 0, 0, 0))
-    root = Fields({name: table}, (), nowhere)
-    fields = root.subtable(name, "a table")
-    metric = None if fields is None else build_metric(fields, None, panel)
+    fields = Fields(table, (name,))
+    metric = build_metric(fields, None, panel)
     if metric is None:
-        raise FormatError("; ".join(f"{fault.field}: {fault.message}" for fault in root.faults))
+        raise FormatError("; ".join(f"{'.'.join(path)}: {message}" for path, message in fields.faults))
     if metric.digest.hex() != stated:
         raise FormatError(f"{name}: this version of overstory reads another metric in it than its digest states")
     return metric

@@ -15,7 +15,7 @@ from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.kinds.base import digest
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.metric_table import Folder, build_metric
-from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root
+from overstory.protocol.metrics.toml_fields import Fields, RegistryError, located, read_root
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -212,7 +212,7 @@ def parse_registry(
     metrics = _metrics(root, folder, panel, read_candidates=read_candidates)
     opt_out, (budget, route, operator) = _opt_out(root, metrics), _tables(root, metrics)
     if root.faults:
-        raise RegistryError(root.faults, source=source)
+        raise RegistryError(located(root.faults, text), source=source)
     assert version is not None
     return MetricRegistry(metrics, version, budget, text, opt_out, route, panel, operator)
 

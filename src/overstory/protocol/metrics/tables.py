@@ -224,7 +224,7 @@ def _read_route(root: Fields, metrics: Mapping[str, Metric]) -> ObliviousRoute |
     """Return the relay; that a metric needs one is a fault where there is none."""
     if "oblivious" not in root.table:
         for name in [name for name, metric in metrics.items() if metric.is_oblivious]:
-            metric = Fields(root.table["metrics"][name], ("metrics", name), root.positions, root.faults)
+            metric = Fields(root.table["metrics"][name], ("metrics", name), root.faults)
             metric.fault("transport", f"reports of this metric need a relay: give [oblivious], {ROUTE}")
         return None
     table = root.subtable("oblivious", ROUTE, ("relay", "operator", "keys"))
