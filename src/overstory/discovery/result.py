@@ -44,16 +44,6 @@ class Level:
         return {name: finite(value) for name, value in asdict(self).items()}
 
 
-@dataclass(frozen=True)
-class HeavyPrefix:
-    """What many values begin with, though none of them was detected."""
-
-    text: str
-    num_bits: int
-    frequency: float  # of the users, by the level that asked for it
-    standard_error: float
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Discovered(Estimate):
     """Heavy hitters, most frequent first: an estimate of all values that the last questions kept, detected or not.
@@ -85,8 +75,6 @@ class Discovered(Estimate):
         The share of the dictionary's values in all, and its standard error.
     elsewhere_frequency, elsewhere_standard_error : float or None
         The share of devices whose value has no code (too long, or of other characters), and its standard error.
-    prefixes : tuple of HeavyPrefix
-        Prefixes that surely begin some users' values, none of which was detected; most frequent first.
     """
 
     raw_values: tuple[Any, ...]
@@ -102,7 +90,6 @@ class Discovered(Estimate):
     known_standard_error: float | None = None
     elsewhere_frequency: float | None = None
     elsewhere_standard_error: float | None = None
-    prefixes: tuple[HeavyPrefix, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,7 +132,6 @@ class Discovered(Estimate):
             "known_standard_error": self.known_standard_error,
             "elsewhere_frequency": self.elsewhere_frequency,
             "elsewhere_standard_error": self.elsewhere_standard_error,
-            "prefixes": [asdict(prefix) for prefix in self.prefixes],
             "levels": [level.to_json() for level in self.levels],
             "notes": list(self.notes),
         }
