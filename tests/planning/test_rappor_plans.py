@@ -169,7 +169,8 @@ def test_section_4_2_one_percent_needs_a_million(share, about):
 
 @pytest.mark.parametrize(("reports", "strings"), [(10**8, 1000), (10**10, 10_000)])
 def test_section_4_2_how_many_strings(reports, strings):
-    limit = detection.learning_limit(LN_3, reports, 10**5)
+    # p = 1/2: (2q - 1) sqrt(N) / Q (RAPPOR, appendix).
+    limit = 1 / detection.detectable_frequency(LN_3, reports, 10**5, detection.critical_value(0.05, 10**5))
     assert limit == pytest.approx(0.5 * math.sqrt(reports) / detection.critical_value(0.05, 10**5))
     assert limit == pytest.approx(strings, rel=0.05)
     assert math.sqrt(reports) / 10 == strings

@@ -100,19 +100,6 @@ def critical_value_fdr(alpha: float, num_candidates: int, frequency: float) -> f
     return critical_value(alpha, num_candidates / accepted)
 
 
-def learning_limit(mechanism: Mechanism, num_reports: float, num_candidates: int, *, alpha: float = 0.05) -> float:
-    """Return how many strings can be learned at most: the x with N / x = Q sd (RAPPOR, appendix, generalized).
-
-    Of Basic One-time RAPPOR with p = 1/2 this is ``(2q - 1) sqrt(N) / Q``. Not capped at the number of candidates.
-
-    >>> from overstory.protocol.kinds.registry import mechanism
-    >>> basic = mechanism("basic-rappor-one-time", domain_size=100, p=0.5, q=0.75)
-    >>> math.isclose(learning_limit(basic, 10**6, 100), (2 * 0.75 - 1) * 1000 / critical_value(0.05, 100))
-    True
-    """
-    return 1 / detectable_frequency(mechanism, num_reports, num_candidates, critical_value(alpha, num_candidates))
-
-
 def detectable_frequency(mechanism: Mechanism, num_reports: float, num_candidates: int, quantile: float) -> float:
     """Return the smallest share whose expected count reaches `quantile` standard errors; above 1 when none does."""
     error = _error_below(mechanism, num_reports, num_candidates)
@@ -279,16 +266,15 @@ class Nearest:
     def plain_words(self) -> str:
         """Say what would be possible."""
         more = "no number of devices" if self.num_reports is None else f"{self.num_reports:,} devices"
-        epsilon = f"no epsilon up to {MOST_EPSILON}" if self.epsilon_report is None else self._epsilons()
+        epsilon = f"no epsilon up to {MOST_EPSILON}"
+        if self.epsilon_report is not None:
+            held = "" if self.epsilon_permanent is None else f", and a permanent epsilon of {self.epsilon_permanent:g},"
+            epsilon = f"an epsilon of {self.epsilon_report:g}{held}"
         smallest = "no share" if self.smallest_share is None else f"a share of {percentage(self.smallest_share)}"
         return (
             f"A share of {percentage(self.share)} is too small for these needs: the smallest that they detect is "
             f"{smallest}. With the same epsilon {more} would be enough; with the same devices {epsilon} would be."
         )
-
-    def _epsilons(self) -> str:
-        held = "" if self.epsilon_permanent is None else f", and a permanent epsilon of {self.epsilon_permanent:g},"
-        return f"an epsilon of {self.epsilon_report:g}{held}"
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -320,7 +306,10 @@ def nearest(
     def ratio(larger: float) -> float:
         return (asked(larger, permanent(larger), num_reports) or math.inf) / num_reports
 
-    enough = _least_epsilon(ratio, epsilon)
+    low, high = math.floor(HUNDREDTHS * epsilon) + 1, HUNDREDTHS * MOST_EPSILON
+    enough = None
+    if low <= high and ratio(MOST_EPSILON) <= 1:
+        enough = least_noise(lambda number: math.log(ratio(number / HUNDREDTHS)), 0.0, low, high) / HUNDREDTHS
     return Nearest(
         share=share,
         num_reports=_enough_devices(asked, epsilon, epsilon_permanent, num_reports),
@@ -340,20 +329,7 @@ def _enough_devices(
         if needed is None or needed > MOST_DEVICES // 2:
             break
         enough = min(enough or planned, planned) if needed <= planned else enough
-        if planned == (planned := _three_digits(needed)):
+        step: int = 10 ** max(0, len(str(needed)) - 3)  # rounded up to three digits
+        if planned == (planned := -(-needed // step) * step):
             break
     return enough
-
-
-def _three_digits(number: int) -> int:
-    """Round a whole number up to three digits."""
-    step: int = 10 ** max(0, len(str(number)) - 3)
-    return -(-number // step) * step
-
-
-def _least_epsilon(ratio: Callable[[float], float], epsilon: float) -> float | None:
-    """Return the least epsilon with two decimals whose ratio of devices needed to devices there are is at most 1."""
-    low, high = math.floor(HUNDREDTHS * epsilon) + 1, HUNDREDTHS * MOST_EPSILON
-    if low > high or ratio(MOST_EPSILON) > 1:
-        return None
-    return least_noise(lambda hundredths: math.log(ratio(hundredths / HUNDREDTHS)), 0.0, low, high) / HUNDREDTHS

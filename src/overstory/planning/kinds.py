@@ -29,7 +29,7 @@ from overstory.planning.detection import (
     smallest_share,
 )
 from overstory.planning.needs import plan_from_needs
-from overstory.planning.plan import ALPHA, Plan, detected
+from overstory.planning.plan import ALPHA, Plan
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
@@ -129,7 +129,7 @@ def _for_strings(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> 
         raise ParameterError("give candidates, how many strings are looked for, or a candidate file in the domain")
     epsilons, alpha = (needs["epsilon_report"], needs["epsilon_permanent"]), needs.get("alpha", ALPHA)
     plan = plan_from_needs(*epsilons, reports, needs["candidates"], hash_key=metric, alpha=alpha)
-    return replace(plan, **detected(plan.mechanism, plan.error, reports, plan.num_candidates))
+    return replace(plan, **_detected(plan.mechanism, plan.error, reports, plan.num_candidates))
 
 
 def _for_symbols(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
@@ -218,10 +218,14 @@ def _built(family: str, given: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _plan(built: Mechanism, written: Needs, reports: int, size: int, error: float, **more: Any) -> Plan:
-    shares = detected(built, error, reports, size)
-    return Plan(
-        mechanism=built, written=written, num_reports=reports, num_candidates=size, error=error, **shares, **more
-    )
+    more |= _detected(built, error, reports, size)
+    return Plan(mechanism=built, written=written, num_reports=reports, num_candidates=size, error=error, **more)
+
+
+def _detected(built: Mechanism, error: float, reports: int, size: int) -> dict[str, float | None]:
+    """Return which share is detected half the time, above 1 where none is, and which nine times in ten."""
+    nine = smallest_share(built, reports, size, alpha=ALPHA)
+    return {"detected_half": critical_value(ALPHA, size) * error, "detected_nine_in_ten": nine}
 
 
 RESOLUTION: Final = 64

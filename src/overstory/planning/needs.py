@@ -23,17 +23,17 @@ from overstory.planning.detection import (
     detectable_frequency,
     detectable_frequency_fdr,
     fitted_candidates,
-    learning_limit,
     nearest,
     rare_error,
     reports_needed,
 )
-from overstory.planning.plan import WRITTEN, RapporPlan
+from overstory.planning.plan import ALPHA, RapporPlan
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, whole_number
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
 from overstory.protocol.kinds.rappor import Bloom, rappor
 
+WRITTEN: Final = ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")  # of a RAPPOR, in a registry
 MOST: Final = 1 << 62
 LEAST_EPSILON: Final = 0.001
 MOST_EPSILON: Final = 50.0
@@ -51,7 +51,7 @@ def plan_from_parameters(
     num_reports: int,
     num_candidates: int,
     *,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     share: float | None = None,
 ) -> RapporPlan:
     """Return what a collection with these parameters reveals and learns.
@@ -94,7 +94,7 @@ def plan_from_parameters(
 
     return RapporPlan(
         mechanism=mechanism,
-        written={letter: mechanism.parameters[letter] for letter in WRITTEN if letter in mechanism.parameters},
+        written={name: value for name, value in mechanism.parameters.items() if name in WRITTEN},
         num_reports=num_reports,
         num_candidates=num_candidates,
         alpha=alpha,
@@ -104,7 +104,7 @@ def plan_from_parameters(
         reliable_frequency=detectable + NINE_IN_TEN * error / num_reports,
         critical_value_fdr=critical_value_fdr(alpha, num_candidates, detectable_fdr),
         detectable_frequency_fdr=detectable_fdr,
-        learnable_strings=min(num_candidates, int(learning_limit(mechanism, num_reports, num_candidates, alpha=alpha))),
+        learnable_strings=min(num_candidates, int(1 / detectable)),
         num_fitted=fitted,
         asked=share,
         people_needed=None if share is None else reports_needed(mechanism, num_candidates, share, quantile),
@@ -125,7 +125,7 @@ def plan_from_needs(
     num_reports: int,
     num_candidates: int,
     *,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     share: float | None = None,
     num_bits: int | None = None,
     num_hashes: int | None = None,
