@@ -15,7 +15,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final
+from itertools import product
+from typing import Any, Final, NamedTuple
 
 from overstory.analysis.comparison import SLACK, rank, recommend, trade
 from overstory.analysis.selection import detectable_frequency, null_error
@@ -105,26 +106,15 @@ def plan_for_metric(
     """Return the plan of a metric's needs; ParameterError where they lack something, or cannot be met."""
     if reports < 1:
         raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
-    _, planner = PLANNERS.get(domain.families[0], OTHERS)
-    return planner(metric, domain, {"candidates": len(candidates or ())} | dict(needs), reports)
-
-
-def accepted_needs(domain: AnyDomain, needs: Needs) -> tuple[str, ...]:
-    """Return the names of what may be needed of a metric."""
-    if domain.families[0] == "symbols" and "epsilon_window" in needs:
-        return WINDOW
-    return PLANNERS.get(domain.families[0], OTHERS)[0]
-
-
-def _need(needs: Needs, *names: str) -> None:
-    missing = [name for name in names if name not in needs]
+    planner = planner_of(domain, needs)
+    missing = [name for name in planner.accepts[: planner.required] if name not in needs]
     if missing:
         raise ParameterError(f"needs lack {' and '.join(missing)}")
+    return planner.plan(metric, domain, {"candidates": len(candidates or ())} | dict(needs), reports)
 
 
 def _for_strings(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
     """RAPPOR with the smallest standard error for rare strings within both epsilons."""
-    _need(needs, "epsilon_report", "epsilon_permanent")
     if not needs["candidates"]:
         raise ParameterError("give candidates, how many strings are looked for, or a candidate file in the domain")
     epsilons, alpha = (needs["epsilon_report"], needs["epsilon_permanent"]), needs.get("alpha", ALPHA)
@@ -132,25 +122,22 @@ def _for_strings(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> 
     return replace(plan, **_detected(plan.mechanism, plan.error, reports, plan.num_candidates))
 
 
-def _for_symbols(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
-    """The recommended oracle; with a window, the better of the thesis's two mechanisms."""
-    if "epsilon_window" in needs:
-        _need(needs, "window")
-        return _of_least_variance(
-            metric, domain, {"epsilon": needs["epsilon_window"], "window": needs["window"]}, reports
-        )
-    _need(needs, "epsilon_report")
+def _for_symbols(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
+    """The recommended oracle."""
     ceiling = needs.get("epsilon_permanent")
     return plan_for_domain(domain.size, needs["epsilon_report"], reports, epsilon_permanent=ceiling)
 
 
-def _of_any_kind(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
-    _need(needs, "epsilon_report")
-    return _of_least_variance(metric, domain, {"epsilon": needs["epsilon_report"]}, reports)
-
-
-def _of_least_variance(metric: str, domain: Any, given: Needs, reports: int) -> Plan:
-    """The mechanism of the domain's kind that these parameters determine, of known variance, and of the least."""
+def _of_least_variance(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
+    """The mechanism of the domain's kind that the needs determine, of known variance, and of the least."""
+    given = (
+        {"epsilon": needs["epsilon_report"]}
+        if "epsilon_report" in needs
+        else {
+            "epsilon": needs["epsilon_window"],
+            "window": needs["window"],
+        }
+    )
     family = domain.families[0]
     built = [each for each in _built(family, {**domain.completes(metric), **given}) if hasattr(each, "q_star")]
     if not built:
@@ -162,7 +149,6 @@ def _of_least_variance(metric: str, domain: Any, given: Needs, reports: int) -> 
 
 def _for_sets(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
     """The mechanism and padding length of least error, for sets of the typical size."""
-    _need(needs, "epsilon_report")
     sizes = sizes_about(needs.get("typical"), domain.most)
     ranking = rank_item_mechanisms(domain.size, domain.most, needs["epsilon_report"], reports, sizes)
     best, instead = ranking[0], other_mechanism(ranking)
@@ -171,7 +157,6 @@ def _for_sets(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # 
 
 def _for_a_search(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> Plan:
     """The one search that there is: what follows from the needs is what survives every level and the last test."""
-    _need(needs, "epsilon_report")
     given = {"epsilon": needs["epsilon_report"]}
     (built,) = _built("codes", domain.completes(metric) | given)
     plan = built.plan
@@ -190,7 +175,6 @@ def _for_a_search(metric: str, domain: AnyDomain, needs: Needs, reports: int) ->
 
 def _for_numbers(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
     """The mean with the least error in the worst case, or all of the distribution."""
-    _need(needs, "epsilon_report")
     written = {"epsilon": needs["epsilon_report"], "resolution": needs.get("resolution", RESOLUTION)}
     best = best_for_numbers(written["epsilon"], domain, written["resolution"], needs.get("estimate", "mean"))
     return Plan(
@@ -198,17 +182,30 @@ def _for_numbers(metric: str, domain: Any, needs: Needs, reports: int) -> Plan: 
     )
 
 
-SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
-WINDOW: Final = ("epsilon_window", "window", "reports")
-PLANNERS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str, Any, Needs, int], Plan]]]] = {
-    "strings": (("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha"), _for_strings),
-    "symbols": (SYMBOLS, _for_symbols),
-    "sets": (("epsilon_report", "reports", "typical"), _for_sets),
-    "numbers": (("epsilon_report", "reports", "estimate", "resolution"), _for_numbers),
-    "codes": (("epsilon_report", "reports"), _for_a_search),
+class Planner(NamedTuple):
+    """How metrics of a family are planned."""
+
+    accepts: tuple[str, ...]  # what may be needed
+    required: int  # so many of these, the first, have to be given
+    plan: Callable[[str, Any, Needs, int], Plan]
+
+
+PLANNERS: Final[Mapping[str, Planner]] = {
+    "strings": Planner(("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha"), 2, _for_strings),
+    "symbols": Planner(("epsilon_report", "epsilon_permanent", "reports"), 1, _for_symbols),
+    "windows": Planner(("epsilon_window", "window", "reports"), 2, _of_least_variance),
+    "sets": Planner(("epsilon_report", "reports", "typical"), 1, _for_sets),
+    "numbers": Planner(("epsilon_report", "reports", "estimate", "resolution"), 1, _for_numbers),
+    "codes": Planner(("epsilon_report", "reports"), 1, _for_a_search),
 }
-"""What may be needed of a metric, and what plans it, by the first family of its domain."""
-OTHERS: Final = (("epsilon_report", "reports"), _of_any_kind)
+"""By the first family of a domain; for symbols in windows of the thesis by "windows"."""
+OTHERS: Final = Planner(("epsilon_report", "reports"), 1, _of_least_variance)
+
+
+def planner_of(domain: AnyDomain, needs: Needs) -> Planner:
+    """Return what plans a metric with these needs."""
+    family = domain.families[0]
+    return PLANNERS.get("windows" if family == "symbols" and "epsilon_window" in needs else family, OTHERS)
 
 
 def _built(family: str, given: Mapping[str, Any]) -> Iterator[Any]:
@@ -271,22 +268,6 @@ class ItemChoice:
     left_out: float  # the share of all held items that sets longer than the padding length lose
     error: float  # the root of the mean squared error: both together
 
-    @property
-    def label(self) -> str:
-        drawn = self.mechanism.drawn
-        return self.mechanism.name if drawn is None else f"{self.mechanism.name} ({drawn[0].name})"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "oracle": self.mechanism.name,
-            "parameters": dict(self.parameters),
-            "epsilon_report": self.mechanism.epsilon_report,
-            "standard_error": self.standard_error,
-            "left_out": self.left_out,
-            "error": self.error,
-            "payload_bits": self.mechanism.payload_bits,
-        }
-
 
 def sizes_about(typical: float | None, most: int) -> list[float]:
     """Return the chance of each size from 0 to `most`: Poisson about a typical size; without one, `most` for sure."""
@@ -305,27 +286,26 @@ def rank_item_mechanisms(
     """Return the mechanisms for sets that leave out at most 5% of all items, least error first."""
     check_count("reports", num_reports, 1, 1 << 62)
     ItemBits(domain_size, most)  # says so when one is out of range, before a list as long as `most` is made
-    weights = _checked(sizes_about(None, most) if sizes is None else sizes)
-    share = math.fsum(size * weight for size, weight in enumerate(weights)) / domain_size
-    bits = item_bits(domain_size=domain_size, most=most, epsilon=epsilon)  # says so when a number is out of range
-    choices = [_choice(bits, {"epsilon": epsilon}, most, weights, share, num_reports)]
-    for length in _lengths(min(most, domain_size)):
-        for inner in INNER:
-            built = padding_and_sampling(
-                domain_size=domain_size, most=most, epsilon=epsilon, length=length, inner=inner
-            )
-            written = {"epsilon": epsilon, "length": length, "inner": inner}
-            choices.append(_choice(built, written, length, weights, share, num_reports))
-    most_left_out = max(MOST_LEFT_OUT, choices[0].left_out)  # what `most` itself leaves out cannot be helped
-    fair = (choice for choice in choices if choice.left_out <= most_left_out)
-    return tuple(sorted(fair, key=lambda choice: choice.error))
-
-
-def _checked(sizes: Sequence[float]) -> list[float]:
-    total = math.fsum(sizes)
-    if not total > 0 or min(sizes) < 0:
+    given = sizes_about(None, most) if sizes is None else sizes
+    total = math.fsum(given)
+    if not total > 0 or min(given) < 0:
         raise ParameterError("sizes: give the share of each size from 0, none below 0, not all of them 0")
-    return [weight / total for weight in sizes]
+    held = math.fsum(size * weight for size, weight in enumerate(given)) / total
+    share = held / domain_size
+
+    def choice(built: Mechanism, written: Needs, counted: int) -> ItemChoice:
+        seen = math.fsum(min(size, counted) * weight for size, weight in enumerate(given)) / total
+        left_out = 1 - seen / held if held else 0.0
+        error = math.sqrt(frequency_variance(built, num_reports, min(share * (1 - left_out), 1.0)))
+        return ItemChoice(built, written, error, left_out, math.hypot(error, share * left_out))
+
+    choices = [choice(item_bits(domain_size=domain_size, most=most, epsilon=epsilon), {"epsilon": epsilon}, most)]
+    for length, inner in product(_lengths(min(most, domain_size)), INNER):
+        written = {"epsilon": epsilon, "length": length, "inner": inner}
+        choices.append(choice(padding_and_sampling(domain_size=domain_size, most=most, **written), written, length))
+    most_left_out = max(MOST_LEFT_OUT, choices[0].left_out)  # what `most` itself leaves out cannot be helped
+    fair = (each for each in choices if each.left_out <= most_left_out)
+    return tuple(sorted(fair, key=lambda each: each.error))
 
 
 def _lengths(most: int) -> list[int]:
@@ -334,27 +314,13 @@ def _lengths(most: int) -> list[int]:
     return sorted({round(most ** (place / (TRIED - 1))) for place in range(TRIED)})
 
 
-def _choice(
-    built: Mechanism,
-    parameters: Mapping[str, Any],
-    counted: int,
-    weights: Sequence[float],
-    share: float,
-    num_reports: int,
-) -> ItemChoice:
-    held = math.fsum(size * weight for size, weight in enumerate(weights))
-    seen = math.fsum(min(size, counted) * weight for size, weight in enumerate(weights))
-    left_out = 1 - seen / held if held else 0.0
-    variance = frequency_variance(built, num_reports, min(share * (1 - left_out), 1.0))
-    error = math.sqrt(variance)
-    return ItemChoice(built, parameters, error, left_out, math.hypot(error, share * left_out))
-
-
 def other_mechanism(ranking: Sequence[ItemChoice]) -> str:
     """Return the best mechanism of the other kind, in words."""
     best = ranking[0]
     other = next(choice for choice in ranking if choice.mechanism.name != best.mechanism.name)
-    return f"{other.label} would have {other.error / best.error:.2f} times the error"
+    drawn = other.mechanism.drawn
+    name = other.mechanism.name if drawn is None else f"{other.mechanism.name} ({drawn[0].name})"
+    return f"{name} would have {other.error / best.error:.2f} times the error"
 
 
 ESTIMATES: Final = ("mean", "distribution")
@@ -403,7 +369,7 @@ def _planned(fields: Fields, folder: Folder | None, written: str) -> Plan | None
     if domain is None or quiet.faults:
         return None
     before = len(needs.faults)
-    needs.unknown(accepted_needs(domain, needs.table))
+    needs.unknown(planner_of(domain, needs.table).accepts)
     reports = needs.required("reports", "how many reports are expected")
     _check_kinds(needs)
     if len(needs.faults) > before:
