@@ -16,9 +16,15 @@ from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire import reasons
 from overstory.protocol.wire import upload as wire
-from overstory.protocol.wire.json_uploads import uploads_from_json
 from overstory.protocol.wire.reasons import Reason, check_token
-from overstory.protocol.wire.upload import Upload, decode_batch, decode_uploads, encode_reports, encode_upload
+from overstory.protocol.wire.upload import (
+    Upload,
+    decode_batch,
+    decode_uploads,
+    encode_reports,
+    encode_upload,
+    uploads_from_json,
+)
 from overstory.supervision.answers import error_response, refusal
 from support.uploads_to_spoil import REASONS, outcome, outcomes
 
