@@ -219,7 +219,7 @@ def _plan(built: Mechanism, written: Needs, reports: int, size: int, error: floa
     return Plan(mechanism=built, written=written, num_reports=reports, num_candidates=size, error=error, **more)
 
 
-def _detected(built: Mechanism, error: float, reports: int, size: int) -> dict[str, float | None]:
+def _detected(built: Mechanism, error: float, reports: int, size: int) -> dict[str, Any]:
     """Return which share is detected half the time, above 1 where none is, and which nine times in ten."""
     nine = smallest_share(built, reports, size, alpha=ALPHA)
     return {"detected_half": critical_value(ALPHA, size) * error, "detected_nine_in_ten": nine}
@@ -301,7 +301,7 @@ def rank_item_mechanisms(
 
     choices = [choice(item_bits(domain_size=domain_size, most=most, epsilon=epsilon), {"epsilon": epsilon}, most)]
     for length, inner in product(_lengths(min(most, domain_size)), INNER):
-        written = {"epsilon": epsilon, "length": length, "inner": inner}
+        written: dict[str, Any] = {"epsilon": epsilon, "length": length, "inner": inner}
         choices.append(choice(padding_and_sampling(domain_size=domain_size, most=most, **written), written, length))
     most_left_out = max(MOST_LEFT_OUT, choices[0].left_out)  # what `most` itself leaves out cannot be helped
     fair = (each for each in choices if each.left_out <= most_left_out)

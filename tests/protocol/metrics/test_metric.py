@@ -230,7 +230,7 @@ def test_tables_of_every_form_are_one():
 
 def test_few_seeds_are_counted_like_cohorts_and_need_no_labels():
     few = metric(oracle="olh", domain=LISTED)
-    assert (few.mechanism.num_cohorts, few.counted_by_label) == (256, False)
+    assert (few.mechanism.num_cohorts, few.mechanism.counted_by_value) == (256, False)
     assert few.counts_digest == metric(oracle="olh", domain='{kind = "strings"}').counts_digest
 
 
@@ -239,11 +239,11 @@ def test_counts_by_label_depend_on_the_labels():
         return metric(oracle=oracle, domain=f'{{kind = "categories", names = {json.dumps(names)}}}')
 
     own, other = metric_of("linear-hash", "oak", "ash"), metric_of("linear-hash", "oak", "elm")
-    assert own.counted_by_label
+    assert own.mechanism.counted_by_value
     assert own.counts_digest != other.counts_digest
     assert own.mechanism.digest == other.mechanism.digest
     few, others = metric_of("grr", "oak", "ash"), metric_of("grr", "oak", "elm")
-    assert not few.counted_by_label
+    assert not few.mechanism.counted_by_value
     assert few.counts_digest == others.counts_digest
 
 
