@@ -269,7 +269,6 @@ def counted_from(
 
 KEEP: Final = 1024  # values that the last level keeps, whether detected or not
 SURE: Final = 3.0  # standard errors from which a note speaks of values without a code
-NO_REPORTS: Final = "there are no reports: nothing can be estimated"
 
 
 Share = tuple[float, float] | tuple[None, None]  # A share of the devices, and its standard error
@@ -362,7 +361,8 @@ def find(
     num_devices = sum(map(len, reports))
     facts: dict[str, Any] = {"alpha": alpha, "interval_kind": interval_kind}
     if not num_devices:
-        return joined(plan, [], 0, correction, notes=(NO_REPORTS,), **facts)
+        facts["notes"] = ("there are no reports: nothing can be estimated",)
+        return joined(plan, [], 0, correction, **facts)
     answers, mechanism = reports[bool(plan.known) :], plan.mechanism
     steps, stopped = search(plan, answers, max(KEEP, plan.beam), progress)
     levels = tuple(step.level for step in steps)

@@ -50,45 +50,23 @@ class Discovered(Estimate):
 
     Of many that were tried only the largest are kept, so one that barely passed is likely too large: `interval` and
     `corrected_counts` take that into account, for the selection was among all that were tried.
-
-    Attributes
-    ----------
-    raw_values : tuple
-        The values themselves, integers or bytes; `values` are texts, as the domain shows them.
-    p_values : ndarray of float64, shape (M,)
-        The chance that a value nobody has looks at least this frequent.
-    q_values : ndarray of float64, shape (M,)
-        The smallest alpha at which it is detected, over all `tried`.
-    sources : tuple of str
-        Which question each value comes from.
-    tried : int
-        Values that the last questions tried.
-    threshold : float or None
-        The frequency that a searched value had to reach under that rule.
-    detectable_frequency : float or None
-        What could not have been seen: below this, a value is found less than nine times in ten.
-    epsilon : float
-        The most that one device revealed, exactly, rounded up.
-    levels : tuple of Level
-        What the search tried and kept at each level.
-    known_frequency, known_standard_error : float or None
-        The share of the dictionary's values in all, and its standard error.
-    elsewhere_frequency, elsewhere_standard_error : float or None
-        The share of devices whose value has no code (too long, or of other characters), and its standard error.
     """
 
-    raw_values: tuple[Any, ...]
-    p_values: F64 = field()
-    q_values: F64 = field()
-    sources: tuple[str, ...]
-    tried: int
-    threshold: float | None
+    raw_values: tuple[
+        Any, ...
+    ]  # the values themselves, integers or bytes; `values` are texts, as the domain shows them
+    p_values: F64 = field()  # the chance that a value nobody has looks at least this frequent, shape (M,)
+    q_values: F64 = field()  # the smallest alpha at which it is detected, over all `tried`
+    sources: tuple[str, ...]  # which question each value comes from
+    tried: int  # values that the last questions tried
+    threshold: float | None  # the frequency that a searched value had to reach under that rule
+    # what could not have been seen: below this, a value is found less than nine times in ten
     detectable_frequency: float | None
-    epsilon: float
-    levels: tuple[Level, ...] = ()
-    known_frequency: float | None = None
+    epsilon: float  # the most that one device revealed, exactly, rounded up
+    levels: tuple[Level, ...] = ()  # what the search tried and kept at each level
+    known_frequency: float | None = None  # the share of the dictionary's values in all
     known_standard_error: float | None = None
-    elsewhere_frequency: float | None = None
+    elsewhere_frequency: float | None = None  # of devices whose value has no code: too long, or of other characters
     elsewhere_standard_error: float | None = None
 
     def __post_init__(self) -> None:
