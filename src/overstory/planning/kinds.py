@@ -13,19 +13,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from overstory.analysis.comparison import SLACK, rank, recommend, trade
+from overstory.analysis.comparison import rank, recommend, trade
 from overstory.analysis.selection import detectable_frequency, null_error
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import (
-    COMMON_SHARE,
     check_share,
     critical_value,
-    nearest,
     required_sample_size,
     smallest_share,
 )
@@ -36,13 +35,10 @@ from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count
 from overstory.protocol.kinds.item_sets import INNER, ItemBits, item_bits, padding_and_sampling
-from overstory.protocol.kinds.registry import FAMILIES, determined_by, mechanism, names_for, of_domain, oracles_for
+from overstory.protocol.kinds.registry import FAMILIES, determined_by, mechanism, names_for, of_domain
 from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
 from overstory.protocol.metrics.toml_fields import Fault, Fields, TomlPosition, located, positions, read_root
-
-EPSILON_STEP: Final = 0.01
-"""How far the permanent epsilon of proposed needs is above the other: a report must not be the permanent response."""
 
 Needs = Mapping[str, Any]
 
@@ -64,24 +60,10 @@ def plan_for_domain(
     ranking = rank(domain_size, epsilon, num_reports, epsilon_permanent=epsilon_permanent)
     best = recommend(ranking)
     built = mechanism(best.name, **best.parameters)
-    smallest, wanted = smallest_share(built, num_reports, domain_size, alpha=alpha), share or COMMON_SHARE
-
-    def needed(oracle: Mechanism) -> int | None:
-        try:
-            return required_sample_size(oracle, wanted, domain_size, alpha=alpha)
-        except ParameterError:  # its seeds are too few, whatever the number of people
-            return None
-
-    def devices_needed(larger: float, ceiling: float | None, number: int) -> int | None:
-        oracles = oracles_for(domain_size, larger, ceiling)
-        least = min(oracles, key=lambda oracle: frequency_variance(oracle, number, 1 / domain_size), default=None)
-        people = None if least is None else needed(least)
-        return None if people is None else math.ceil(SLACK * people)  # the recommended oracle may be that much worse
-
-    near = None
-    if smallest is None or (share is not None and smallest > share):
-        needs = epsilon, epsilon_permanent, num_reports
-        near = nearest(devices_needed, *needs, share=wanted, smallest_share=smallest, apart=EPSILON_STEP)
+    needed = None
+    if share is not None:
+        with suppress(ParameterError):  # its seeds are too few, whatever the number of people
+            needed = required_sample_size(built, share, domain_size, alpha=alpha)
     return Plan(
         mechanism=built,
         written={key: value for key, value in best.parameters.items() if key != "domain_size"},
@@ -90,13 +72,12 @@ def plan_for_domain(
         error=best.standard_error,
         alpha=alpha,
         detected_half=critical_value(alpha, domain_size) * best.standard_error,
-        detected_nine_in_ten=smallest,
+        detected_nine_in_ten=smallest_share(built, num_reports, domain_size, alpha=alpha),
         instead=trade(ranking, best),
-        nearest=near,
         ranking=ranking,
         choice=best,
         asked=share,
-        people_needed=None if share is None else needed(built),
+        people_needed=needed,
     )
 
 

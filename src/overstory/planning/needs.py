@@ -8,22 +8,19 @@ number of reports may reveal, in one direction. docs/explanation/planning.md has
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Final
 
 from overstory.planning.detection import (
-    COMMON_SHARE,
     NINE_IN_TEN,
-    Nearest,
     count_error,
     critical_value,
     critical_value_fdr,
     detectable_frequency,
     detectable_frequency_fdr,
     fitted_candidates,
-    nearest,
     rare_error,
     reports_needed,
 )
@@ -164,48 +161,21 @@ def plan_from_needs(
     _check_budgets(epsilon_report, epsilon_permanent)
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
 
-    def best_for(epsilon: float, ceiling: float, number: int) -> BitMechanism:
-        designs = []
-        for hashes in _allowed(num_hashes, num_bits):
-            small = design(
-                epsilon,
-                ceiling,
-                num_bits=SIZES[0] if num_bits is None else num_bits,
-                num_hashes=hashes,
-                num_cohorts=1 if num_cohorts is None else num_cohorts,
-                hash_key=hash_key,
-            )
-            designs.append(_sized(small, number, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
-        return min(designs, key=lambda mechanism: rare_error(mechanism, number, num_candidates, alpha))
-
-    best = best_for(epsilon_report, epsilon_permanent, num_reports)
+    designs = []
+    for hashes in _allowed(num_hashes, num_bits):
+        small = design(
+            epsilon_report,
+            epsilon_permanent,
+            num_bits=SIZES[0] if num_bits is None else num_bits,
+            num_hashes=hashes,
+            num_cohorts=1 if num_cohorts is None else num_cohorts,
+            hash_key=hash_key,
+        )
+        designs.append(_sized(small, num_reports, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
+    best = min(designs, key=lambda mechanism: rare_error(mechanism, num_reports, num_candidates, alpha))
     plan = plan_from_parameters(best, num_reports, num_candidates, alpha=alpha, share=share)
-    hashes = int(plan.parameters["h"])
-    return replace(
-        plan,
-        nearest=_nearest(plan, best_for, epsilon_report, epsilon_permanent),
-        sufficient_epsilon_permanent=max(epsilon_report, sufficient_permanent(epsilon_report, hashes)),
-    )
-
-
-def _nearest(
-    plan: RapporPlan,
-    best_for: Callable[[float, float, int], BitMechanism],
-    epsilon_report: float,
-    epsilon_permanent: float,
-) -> Nearest | None:
-    """Return the needs with which the share asked for would be detected; a common one where nothing would be."""
-    share = COMMON_SHARE if plan.asked is None else plan.asked
-    if plan.detectable_frequency <= 1 if plan.people_needed is None else plan.people_needed <= plan.num_reports:
-        return None
-
-    def devices_needed(epsilon: float, ceiling: float | None, number: int) -> int:
-        best = best_for(epsilon, ceiling or epsilon, number)
-        return reports_needed(best, plan.num_candidates, share, plan.critical_value)
-
-    smallest = plan.detectable_frequency if plan.detectable_frequency <= 1 else None
-    budgets = epsilon_report, epsilon_permanent, plan.num_reports
-    return nearest(devices_needed, *budgets, share=share, smallest_share=smallest)
+    enough = sufficient_permanent(epsilon_report, int(plan.parameters["h"]))
+    return replace(plan, sufficient_epsilon_permanent=max(epsilon_report, enough))
 
 
 def _check_budgets(epsilon_report: float, epsilon_permanent: float) -> None:

@@ -24,7 +24,6 @@ from overstory.privacy.shared import bits_text
 
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
-    from overstory.planning.detection import Nearest
     from overstory.presentation.svg import Picture
     from overstory.protocol.kinds.bits import BitMechanism
     from overstory.protocol.metrics import Metric
@@ -48,7 +47,6 @@ class Plan(Shown):
     detected_half: float | None = None  # the share that is detected half the time; None where none is
     detected_nine_in_ten: float | None = None  # and nine times in ten
     instead: str | None = None  # what else was nearly as good, and why it was not taken
-    nearest: Nearest | None = None  # the nearest needs that detect the share asked for, where these do not
     ranking: tuple[Choice, ...] = ()  # of a known domain: the oracles that meet the needs, the most accurate first
     choice: Choice | None = None  # the one of them to take
     asked: float | None = None  # the share that was asked for
@@ -71,11 +69,6 @@ class Plan(Shown):
         """The estimated share from which a value counts as detected."""
         return critical_value(self.alpha, self.num_candidates) * self.error_at(0.0)
 
-    def _devices(self, needed: int | None) -> str:
-        """Say how many devices are enough: where there are too few, with the plan that is best for so many."""
-        enough = needed if self.nearest is None else self.nearest.num_reports
-        return "no number" if enough is None else f"{enough:,}"
-
     def detection(self) -> Iterator[str]:
         """Say what is detected, and what would be needed."""
         smallest, given = self.detected_nine_in_ten, f"With {plural(self.num_reports, 'report')}"
@@ -84,11 +77,9 @@ class Plan(Shown):
         else:
             yield f"{given} a share of {percentage(smallest)} is detected nine times in ten; rarer ones may be missed."
         if self.asked is not None:
-            enough = self._devices(self.people_needed)
-            needed = "of devices is enough" if enough == "no number" else "devices are needed"
-            yield f"To detect a share of {percentage(self.asked)} nine times in ten {enough} {needed}."
-        if self.nearest is not None:
-            yield self.nearest.plain_words()
+            enough = self.people_needed
+            needed = "no number of devices is enough" if enough is None else f"{enough:,} devices are needed"
+            yield f"To detect a share of {percentage(self.asked)} nine times in ten {needed}."
 
     def sentences(self) -> Iterator[str]:
         """Say what the plan reveals and learns, one thought after the other."""
@@ -155,7 +146,6 @@ class Plan(Shown):
             "share": self.asked,
             "smallest_share": self.detected_nine_in_ten,
             "people_needed": self.people_needed,
-            "nearest": self.nearest and self.nearest.to_json(),
         }
 
     @property
@@ -318,11 +308,9 @@ class RapporPlan(Plan):
         if at := self._at_share():
             yield (
                 f"A string held by {at['frequency']:.3%} ({at['count']:,.0f} reports, standard error "
-                f"{at['standard_error']:,.0f}) needs {self._devices(at['reports_needed'])} reports to be detected: "
+                f"{at['standard_error']:,.0f}) needs {at['reports_needed']:,} reports to be detected: "
                 f"{self.num_reports:,} are {'enough' if at['detectable'] else 'too few'}."
             )
-        if self.nearest:
-            yield self.nearest.plain_words()
 
     def _at_share(self) -> dict[str, Any] | None:
         """Return how well the count of a string of the share asked for will be known."""
@@ -369,7 +357,6 @@ class RapporPlan(Plan):
             "influence": self.mechanism.influence.to_json(),
             "share": self._at_share(),
             "sufficient_epsilon_permanent": self.sufficient_epsilon_permanent,
-            "nearest": self.nearest and self.nearest.to_json(),
             "claims": privacy["claims"],
             "linkable": privacy["linkable"],
             "plain_words": self.plain_words(),
