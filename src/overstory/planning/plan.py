@@ -115,26 +115,24 @@ class Plan(Shown):
 
     def plot(self, share: float | None = None) -> Picture:
         """Return where estimates would lie: of a value of that share, or of the one asked for, and of no share."""
-        from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
-
-        if self.detected_half is None and not self.mechanism.counts_values:
-            return self._mean_picture()
-        held = next(part for part in (share, self.asked, self.detected_nine_in_ten, 0.1) if part is not None)
-        caption = (
-            f"Where the estimates of many collections would lie: of a value with a share of {percentage(held)}, and "
-            "of one that nobody holds. The further apart, the surer the detection."
-        )
-        absent, present = (Scatter(part, self.error_at(part)) for part in (0.0, held))
-        return scatter_of_estimates("estimates", caption, absent, present, self.threshold)
-
-    def _mean_picture(self) -> Picture:
         import numpy as np
 
-        from overstory.presentation.charts.numbers import estimates_over_time
+        from overstory.presentation.charts.numbers import dots, estimates_over_time
 
-        half = np.array([NormalDist().inv_cdf(0.975) * self.error])
-        caption = "Where 95 of 100 estimates of the mean would lie, around the truth, 0."
-        return estimates_over_time("mean", caption, ["mean"], values=0 * half, low=-half, high=half)
+        reach = NormalDist().inv_cdf(0.975)
+        if self.detected_half is None and not self.mechanism.counts_values:
+            half = np.array([reach * self.error])
+            caption = "Where 95 of 100 estimates of the mean would lie, around the truth, 0."
+            return estimates_over_time("mean", caption, ["mean"], values=0 * half, low=-half, high=half)
+        held = next(part for part in (share, self.asked, self.detected_nine_in_ten, 0.1) if part is not None)
+        shares = np.array([held, 0.0])
+        half = reach * np.array([self.error_at(part) for part in shares.tolist()])
+        caption = (
+            f"Where 95 of 100 estimates of many collections would lie: of a value with a share of {percentage(held)}, "
+            f"and of one that nobody holds. Detected is what passes {percentage(self.threshold)}."
+        )
+        names, passes = [f"held by {percentage(held)}", "held by nobody"], shares >= self.threshold
+        return dots("estimates", caption, names, shares=shares, low=shares - half, high=shares + half, detected=passes)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
