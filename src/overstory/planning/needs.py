@@ -198,15 +198,6 @@ def _allowed(num_hashes: int | None, num_bits: int | None) -> Sequence[int]:
     return [num_hashes]
 
 
-def resized(mechanism: BitMechanism, num_bits: int, num_cohorts: int) -> BitMechanism:
-    """Return the same channels over a filter of another size: privacy does not depend on it."""
-    parameters = {**mechanism.parameters, "num_bits": num_bits, "num_cohorts": num_cohorts}
-    filters = Bloom(
-        *(parameters[name] for name in ("num_bits", "num_hashes", "num_cohorts", "hash_family", "hash_key"))
-    )
-    return replace(mechanism, parameters=parameters, encoding=filters)
-
-
 def best_channel(growth: float, ceiling: float) -> tuple[float, float]:
     """Return (P(1|1), P(1|0)) of a report with the least variance of a rare string.
 
@@ -282,29 +273,20 @@ def _sized(
     num_cohorts: int | None,
 ) -> BitMechanism:
     """Return the same channels over the fewest bits, then the fewest cohorts, whose collisions cost at most 5%."""
-    hashes = int(mechanism.parameters["num_hashes"])
+    given, hashes = mechanism.parameters, int(mechanism.parameters["num_hashes"])
     sizes = SIZES if num_bits is None else (num_bits,)
     most = max(1, min(MAX_COHORTS, num_reports // COHORT_REPORTS))
     cohorts = [1 << power for power in range(most.bit_length())] if num_cohorts is None else [num_cohorts]
-    enough = TOLERANCE * _bit_error(mechanism, num_reports) / math.sqrt(hashes)
+    alone = BitMechanism("basic-rappor", {}, OneHot(2), mechanism.rounds)  # one bit that nothing collides with
+    enough = TOLERANCE * count_error(alone, num_reports, 0.0, 1) / math.sqrt(hashes)
+    pairs = num_candidates * (num_candidates - 1) / 2
     for bits, groups in product(sizes, cohorts):
-        sized = resized(mechanism, bits, groups)
-        if (
-            _confused(num_candidates, bits, hashes, groups) <= CONFUSION
-            and rare_error(sized, num_reports, num_candidates, alpha) <= enough
-        ):
+        # The same channels over a filter of another size: privacy does not depend on it.
+        filters = Bloom(bits, hashes, groups, given["hash_family"], given["hash_key"])
+        parameters = {**given, "num_bits": bits, "num_cohorts": groups}
+        sized = replace(mechanism, parameters=parameters, encoding=filters)
+        # The expected number of pairs of candidates with the same bits in every cohort.
+        confused = math.exp(math.log(pairs) - groups * math.log(math.comb(bits, hashes))) if pairs else 0.0
+        if confused <= CONFUSION and rare_error(sized, num_reports, num_candidates, alpha) <= enough:
             break
     return sized
-
-
-def _confused(num_candidates: int, num_bits: int, num_hashes: int, num_cohorts: int) -> float:
-    """Return the expected number of pairs of candidates with the same bits in every cohort."""
-    pairs = num_candidates * (num_candidates - 1) / 2
-    filters = math.comb(num_bits, num_hashes)
-    return math.exp(math.log(pairs) - num_cohorts * math.log(filters)) if pairs else 0.0
-
-
-def _bit_error(mechanism: BitMechanism, num_reports: int) -> float:
-    """Return the standard error from one bit that nothing collides with."""
-    alone = BitMechanism("basic-rappor", {}, OneHot(2), mechanism.rounds)
-    return count_error(alone, num_reports, 0.0, 1)
