@@ -223,13 +223,6 @@ def test_a_search_asks_of_few_prefixes_whether_they_are_one(monkeypatch, size, l
 # --- bytes and alphabets ------------------------------------------------------------------------------------------
 
 
-def test_the_shortest_blocks_are_taken():
-    assert AlphabetStrings(32, NAMES).width == 176  # three of 40 symbols in 16 bits
-    assert AlphabetStrings(20, NAMES).width == 112
-    assert AlphabetStrings(20, "ab").width == 35  # three of three symbols in 5 bits; ten in 16 would not do better
-    assert AlphabetStrings(4, "01").width == 8  # five of three symbols in eight bits
-
-
 @given(st.text(max_size=8).filter(lambda text: len(text.encode("utf-8", "surrogatepass")) <= 8), st.integers(0, 72))
 def test_a_text_that_has_ended_shares_its_prefix_with_none(text, num_bits):
     domain = CodedStrings(8, is_text=True)
