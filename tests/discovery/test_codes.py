@@ -18,8 +18,16 @@ from overstory.discovery import (
     find,
     simulate,
 )
-from overstory.discovery.codes import byte_strings, code_rows, distinct, extensions, integer_rows, may_go_on, prefixes
 from overstory.discovery.heavy_hitters import KEEP
+from overstory.discovery.simulation import (
+    byte_strings,
+    code_rows,
+    distinct,
+    extensions,
+    integer_rows,
+    may_go_on,
+    prefixes,
+)
 from overstory.protocol.domains.codes import coded_strings
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search import level_weights, prefix_bytes

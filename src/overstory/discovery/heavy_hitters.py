@@ -27,9 +27,16 @@ from overstory.analysis.selection import (
     smallest_found,
 )
 from overstory.analysis.variance import support_noise
-from overstory.discovery.codes import Rows, byte_strings, code_rows, extensions, may_go_on, number_of
 from overstory.discovery.result import F64, Discovered, Level
-from overstory.discovery.simulation import Progress
+from overstory.discovery.simulation import (
+    Progress,
+    Rows,
+    byte_strings,
+    code_rows,
+    extensions,
+    may_go_on,
+    number_of,
+)
 from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
