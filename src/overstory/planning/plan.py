@@ -113,8 +113,8 @@ class Plan(Shown):
         yield self.as_table()
         yield Lines(*self.sentences(), *(f"note: {note}" for note in self.notes))
 
-    def plot(self, share: float | None = None) -> Picture:
-        """Return where estimates would lie: of a value of that share, or of the one asked for, and of no share."""
+    def plot(self) -> Picture:
+        """Return where estimates would lie: of a value of the share asked for, or of one that is seen, and of none."""
         import numpy as np
 
         from overstory.presentation.charts.numbers import dots, estimates_over_time
@@ -124,7 +124,7 @@ class Plan(Shown):
             half = np.array([reach * self.error])
             caption = "Where 95 of 100 estimates of the mean would lie, around the truth, 0."
             return estimates_over_time("mean", caption, ["mean"], values=0 * half, low=-half, high=half)
-        held = next(part for part in (share, self.asked, self.detected_nine_in_ten, 0.1) if part is not None)
+        held = next(part for part in (self.asked, self.detected_nine_in_ten, 0.1) if part is not None)
         shares = np.array([held, 0.0])
         half = reach * np.array([self.error_at(part) for part in shares.tolist()])
         caption = (
