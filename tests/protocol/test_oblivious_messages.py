@@ -15,11 +15,17 @@ from hypothesis import strategies as st
 
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.oblivious import messages
-from overstory.protocol.oblivious.formats import Request, Response, read_request, read_response, varint
-from overstory.protocol.oblivious.messages import (
+from overstory.protocol.oblivious.formats import (
     KeyConfiguration,
-    public_key,
+    Request,
+    Response,
     read_keys,
+    read_request,
+    read_response,
+    varint,
+)
+from overstory.protocol.oblivious.messages import (
+    public_key,
     seal_request,
     shared_secret,
     usable_key,
