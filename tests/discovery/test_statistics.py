@@ -89,12 +89,6 @@ def test_few_false_ones_are_found_and_more_where_only_what_was_kept_is_counted()
     assert broken.pvalue < 1e-4 < sound.pvalue
 
 
-def test_groups_are_filled_by_their_shares():
-    plan = discover(epsilon=1.0, domain=CodedIntegers(16), levels=(8, 16), shares=[3, 1])
-    reports = simulate(plan, np.zeros(40_000, np.uint64), np.random.default_rng(1))
-    assert binomtest(len(reports[0]), 40_000, 0.75).pvalue > FALSE_ALARM
-
-
 def test_the_dictionarys_mass_is_unbiased():
     plan = discover(epsilon=3.0, domain=CodedIntegers(8), known=[9, 250], step=4, beam=8)
     z = []

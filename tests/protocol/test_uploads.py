@@ -225,11 +225,7 @@ def test_problem_details_have_every_member_of_the_standard(reason):
     assert sum(name == b"content-type" for name, _ in answer.headers) == 1
     assert reasons.is_own_problem(problem, reason)
     assert reasons.problem_detail(problem) == problem["detail"]
-
-
-@pytest.mark.parametrize("problem", [{}, {"detail": 7}, {"detail": None}])
-def test_what_is_no_sentence_is_no_detail(problem):
-    assert reasons.problem_detail(problem) is None
+    assert not any(map(reasons.problem_detail, ({}, {"detail": 7}, {"detail": None})))
 
 
 def encoded(num_cohorts, cohorts, bits, num_bits):
