@@ -55,8 +55,10 @@ class Discovered(Estimate):
     raw_values: tuple[
         Any, ...
     ]  # the values themselves, integers or bytes; `values` are texts, as the domain shows them
-    p_values: F64 = field()  # the chance that a value nobody has looks at least this frequent, shape (M,)
-    q_values: F64 = field()  # the smallest alpha at which it is detected, over all `tried`
+    # ndarray of float64, shape (M,): the chance that a value nobody has looks at least this frequent
+    p_values: F64 = field()
+    # ndarray of float64, shape (M,): the smallest alpha at which it is detected, over all `tried`
+    q_values: F64 = field()
     sources: tuple[str, ...]  # which question each value comes from
     tried: int  # values that the last questions tried
     threshold: float | None  # the frequency that a searched value had to reach under that rule
@@ -65,9 +67,9 @@ class Discovered(Estimate):
     epsilon: float  # the most that one device revealed, exactly, rounded up
     levels: tuple[Level, ...] = ()  # what the search tried and kept at each level
     known_frequency: float | None = None  # the share of the dictionary's values in all
-    known_standard_error: float | None = None
+    known_standard_error: float | None = None  # the standard error of that share
     elsewhere_frequency: float | None = None  # of devices whose value has no code: too long, or of other characters
-    elsewhere_standard_error: float | None = None
+    elsewhere_standard_error: float | None = None  # the standard error of that share
 
     def __post_init__(self) -> None:
         super().__post_init__()

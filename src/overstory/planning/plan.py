@@ -38,20 +38,20 @@ class Plan(Shown):
 
     mechanism: Any  # what the devices would randomize with
     written: Mapping[str, Any]  # parameters to write into a registry: without what follows from the rest of a metric
-    num_reports: int  # one report a device
+    num_reports: int  # how many reports are collected, one a device
     num_candidates: int  # among how many values is looked
     # the standard error of a share, as a fraction: of a rare string's, or on average over the domain. Of numbers that
     # of the mean of people who hold the worst value
     error: float
     alpha: float = ALPHA  # the chance of any false detection
     detected_half: float | None = None  # the share that is detected half the time; None where none is
-    detected_nine_in_ten: float | None = None  # and nine times in ten
+    detected_nine_in_ten: float | None = None  # the share that is detected nine times in ten; None where none is
     instead: str | None = None  # what else was nearly as good, and why it was not taken
     ranking: tuple[Choice, ...] = ()  # of a known domain: the oracles that meet the needs, the most accurate first
-    choice: Choice | None = None  # the one of them to take
+    choice: Choice | None = None  # the oracle to take of the ranking
     asked: float | None = None  # the share that was asked for
     people_needed: int | None = None  # how many devices detect it nine times in ten
-    metric: str = ""  # of a metric: its id
+    metric: str = ""  # the id of the metric that it was planned for
     of: Metric | None = None  # of a metric: as it was planned, with its groups and its panel
 
     def toml(self) -> str:
@@ -210,9 +210,8 @@ class RapporPlan(Plan):
     # the share whose expected count is Q standard errors: such a string is detected half the time
     detectable_frequency: float
     reliable_frequency: float  # the share that is detected nine times in ten
-    # the first two for a false discovery rate of alpha, supposing that one candidate in ten is there
-    critical_value_fdr: float
-    detectable_frequency_fdr: float
+    critical_value_fdr: float  # at a false discovery rate of alpha, supposing that one candidate in ten is there
+    detectable_frequency_fdr: float  # the share that is detected half the time at that rate
     # how many strings can be learned at most: as many, all of one share, as are still detected (RAPPOR, appendix)
     learnable_strings: int
     num_fitted: int  # how many strings the counts have to tell apart
