@@ -201,7 +201,8 @@ class TomlPosition(NamedTuple):
     stop: int
 
 
-_CLOSING: Final = re.compile("[]}]|\"\"\"|'''")  # what is on the last line of every statement of several lines
+_CLOSING: Final = re.compile(r"(?:[\]}]|\"\"\"|''')[ \t\r]*(?:#.*)?$")
+"""How the last line of every statement of several lines ends."""
 
 
 def positions(text: str) -> dict[Path, TomlPosition]:
