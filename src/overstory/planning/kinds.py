@@ -111,14 +111,10 @@ def _for_symbols(metric: str, domain: Any, needs: Needs, reports: int) -> Plan: 
 
 def _of_least_variance(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
     """The mechanism of the domain's kind that the needs determine, of known variance, and of the least."""
-    given = (
-        {"epsilon": needs["epsilon_report"]}
-        if "epsilon_report" in needs
-        else {
-            "epsilon": needs["epsilon_window"],
-            "window": needs["window"],
-        }
-    )
+    if "epsilon_window" in needs:
+        given = {"epsilon": needs["epsilon_window"], "window": needs["window"]}
+    else:
+        given = {"epsilon": needs["epsilon_report"]}
     family = domain.families[0]
     built = [each for each in _built(family, {**domain.completes(metric), **given}) if hasattr(each, "q_star")]
     if not built:
