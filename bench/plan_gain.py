@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from overstory.planning import RapporPlan, plan_from_needs, plan_from_parameters
-from overstory.planning.detection import count_error, critical_value, learning_limit, reports_needed
+from overstory.planning.detection import count_error, critical_value, detectable_frequency, reports_needed
 from overstory.planning.needs import sufficient_permanent
 from overstory.privacy import statement, terms_of
 from overstory.protocol.kinds.bits import BitMechanism
@@ -88,7 +88,7 @@ def learning() -> None:
     for candidates in (100, 10**4, 10**5, 10**6):
         quantile = critical_value(0.05, candidates)
         needed = [f"{reports_needed(basic, candidates, share, quantile):.2e}" for share in (0.01, 0.001, 0.0001)]
-        limits = [f"{learning_limit(basic, 10.0**power, candidates):.0f}" for power in range(4, 12)]
+        limits = [f"{1 / detectable_frequency(basic, 10.0**n, candidates, quantile):.0f}" for n in range(4, 12)]
         print(f"M={candidates:<8} Q={quantile:.2f}  N for 1%, .1%, .01%: {needed}  strings at 10^4..10^11: {limits}")
     print("rule of thumb             ", [f"{math.sqrt(10.0**power) / 10:.0f}" for power in range(4, 12)])
 

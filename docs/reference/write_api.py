@@ -93,14 +93,18 @@ def parse(text: str) -> Docstring:
 
 
 def with_fields(doc: Docstring, value: type) -> Docstring:
-    """Return the docstring of a record or an enumeration with its fields' comments for attributes."""
+    """Return the docstring of a record or an enumeration with its fields' comments for attributes.
+
+    An array's comment begins with what it is: ``ndarray of float64, shape (M,): the p-values``.
+    """
     comments = dict(field_comments(value)) if is_dataclass(value) or issubclass(value, enum.Enum) else {}
     if not comments or {"Attributes", "Parameters"} & doc.sections.keys():
         return doc
-    attributes = "\n".join(
-        f"{name}\n    {text if re.match('[b-z][ ,]', text) else text[:1].upper() + text[1:]}."  # n reports, d values
-        for name, text in comments.items()
-    )
+    attributes = ""
+    for name, comment in comments.items():
+        kind, _, text = comment.rpartition(": ") if comment.startswith("ndarray of ") else ("", "", comment)
+        text = text if re.match("[b-z][ ,]", text) else text[:1].upper() + text[1:]  # n reports, d values
+        attributes += f"{name}{f' : {kind}' if kind else ''}\n    {text}.\n"
     return Docstring(doc.opening, {"Attributes": attributes} | doc.sections)
 
 

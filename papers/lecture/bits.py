@@ -17,8 +17,8 @@ from scipy.special import ndtr
 from overstory.analysis.kinds.base import SimulatedDevices, support_of
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.selection import null_error
-from overstory.discovery.codes import Rows, byte_strings, integer_rows
 from overstory.discovery.heavy_hitters import adjusted, counts_of
+from overstory.discovery.simulation import Rows, byte_strings, integer_rows
 from overstory.protocol.kinds.symbols import SymbolMechanism, hadamard
 from overstory.protocol.search import hashed_by, thresholds
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.variance import error_bound
-from overstory.discovery.codes import integer_rows
+from overstory.discovery.simulation import integer_rows
 from papers import figures
 from papers.comparison import Comparison, Published, at_most, exact
 from papers.lecture.bits import BitPlan, answers, buckets_of, recover

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.planning.detection import critical_value, learning_limit, reports_needed
+from overstory.planning.detection import critical_value, detectable_frequency, reports_needed
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.rappor import basic_rappor_one_time
 from papers import figures
@@ -49,9 +49,14 @@ def _basic(domain_size: int) -> BitMechanism:
     return basic_rappor_one_time(domain_size=domain_size, p=P, q=Q)
 
 
+def learning_limit(mechanism: BitMechanism, num_reports: float, cardinality: int) -> float:
+    """Return how many strings can be learned: the x with N / x = Q sd (the appendix)."""
+    return 1 / detectable_frequency(mechanism, num_reports, cardinality, critical_value(ALPHA, cardinality))
+
+
 def limit(mechanism: BitMechanism, num_reports: float, cardinality: int) -> float:
     """Return the most strings that can be detected: never more than there are."""
-    return min(float(cardinality), learning_limit(mechanism, num_reports, cardinality, alpha=ALPHA))
+    return min(float(cardinality), learning_limit(mechanism, num_reports, cardinality))
 
 
 def _examples(basic: BitMechanism) -> list[Comparison]:
@@ -85,7 +90,7 @@ def _appendix(basic: BitMechanism) -> list[Comparison]:
     half = Published(math.sqrt(n) / (2 * Q - 1), "appendix: sqrt(N) / (2q - 1)", within=0.01)
     bound = (2 * Q - 1) * math.sqrt(n) / critical_value(ALPHA, m)
     most = Published(bound, "appendix: (2q - 1) sqrt(N) / Q", within=1e-4)
-    learned = learning_limit(basic, n, m, alpha=ALPHA)
+    learned = learning_limit(basic, n, m)
     return [
         exact("standard deviation of an absent string's count, N = 10^6", deviation, any_p, unit="reports"),
         exact("the same at p = 1/2", deviation, half, unit="reports"),
@@ -97,7 +102,7 @@ def _appendix(basic: BitMechanism) -> list[Comparison]:
 def _share_detected(basic: BitMechanism, rng: np.random.Generator) -> float:
     """Collect from a population at its limit: x strings, all equally frequent; return the share of them detected."""
     reports, cardinality = TRIED
-    held = int(learning_limit(basic, reports, cardinality, alpha=ALPHA))
+    held = int(learning_limit(basic, reports, cardinality))
     symbols = np.arange(reports) % held
     oracle = FrequencyOracle(basic)
     estimate = oracle.estimate(oracle.accumulate(oracle.simulate(symbols, rng)))

@@ -22,8 +22,7 @@ from overstory.privacy.registry.warnings import registry_warnings
 from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE as REGISTRY_OF_ONE
-from overstory.protocol.metrics.toml_fields import RegistryError
-from overstory.protocol.metrics.toml_positions import positions
+from overstory.protocol.metrics.toml_fields import RegistryError, positions
 from support.devices import Clock, device
 from support.registry_texts import registry_of
 from support.running import within
@@ -162,7 +161,7 @@ def test_plan_writes_parameters_within_the_needs_and_leaves_the_rest(folder, end
     kept, expected = without_parameters(after), without_parameters(before)
     shown = [line.replace("# needs", "needs", 1).replace("  # as agreed", "") for line in kept]
     assert shown == [line.replace("  # as agreed", "") for line in expected]
-    assert "parameters = {epsilon = 1.0}  # as agreed" in after
+    assert "# needs = {epsilon_report = 1.0, reports = 50000}  # as agreed" in after
     assert f"{ending}  # needs = {{epsilon_report = 0.5" in after
     assert f"{ending}  oracle = " in after
     assert f"{ending}  parameters = " in after

@@ -68,7 +68,7 @@ def test_a_client_of_one_metric_loads_its_oracle_and_little_else():
     loaded = printed(ONE_METRIC)
     assert len(loaded) <= MOST_MODULES, loaded
     assert "overstory.protocol.kinds.symbols" in loaded
-    others = ("bits", "sets", "seeds", "finite_fields", "hashing", "tables", "groups", "toml_positions")
+    others = ("bits", "sets", "seeds", "finite_fields", "hashing", "tables", "groups")
     assert not {name for name in loaded if name.rpartition(".")[2] in others}
 
 

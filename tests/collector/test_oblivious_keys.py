@@ -25,8 +25,8 @@ from overstory.collector.oblivious.keys import (
 from overstory.collector.oblivious.opening import CIPHERS, LEAST, KeyRing
 from overstory.protocol.errors import OverstoryError, ParameterError, WireError
 from overstory.protocol.metrics import parse_registry
-from overstory.protocol.oblivious.formats import REQUEST_TYPE, Request, read_request
-from overstory.protocol.oblivious.messages import CHACHA20_POLY1305, KeyConfiguration, read_keys, seal_request
+from overstory.protocol.oblivious.formats import REQUEST_TYPE, KeyConfiguration, Request, read_keys, read_request
+from overstory.protocol.oblivious.messages import CHACHA20_POLY1305, seal_request
 from support.collector_processes import CollectorProcess
 from support.sealed_reports import KEYS, METRICS, REGISTRY, opened, seal, upload, write_files
 

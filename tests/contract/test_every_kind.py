@@ -156,7 +156,7 @@ def sent(metric, kind, seed=1):
 
 
 def counted(metric, batch):
-    labels = metric.domain.encodings(metric.labels) if metric.counted_by_label else None
+    labels = metric.domain.encodings(metric.labels) if metric.mechanism.counted_by_value else None
     return count_reports(metric.mechanism, batch, labels)
 
 

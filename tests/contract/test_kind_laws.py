@@ -20,7 +20,7 @@ from overstory.audit.laws import (
     some_cohorts,
 )
 from overstory.privacy.attacks import linkability, posterior
-from overstory.protocol.domains.unknown import ELSEWHERE
+from overstory.protocol.domains.codes import ELSEWHERE
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import any_mechanism, mechanism
 from overstory.protocol.kinds.split import divided

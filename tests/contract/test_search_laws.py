@@ -14,7 +14,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.audit.laws import law_of, log_of, payloads_of
 from overstory.client import Randomizer
 from overstory.privacy.terms import terms_from_json, terms_of
-from overstory.protocol.domains.unknown import ELSEWHERE
+from overstory.protocol.domains.codes import ELSEWHERE
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.search import SearchMechanism, prefix_search
 

@@ -89,12 +89,6 @@ def test_few_false_ones_are_found_and_more_where_only_what_was_kept_is_counted()
     assert broken.pvalue < 1e-4 < sound.pvalue
 
 
-def test_groups_are_filled_by_their_shares():
-    plan = discover(epsilon=1.0, domain=CodedIntegers(16), levels=(8, 16), shares=[3, 1])
-    reports = simulate(plan, np.zeros(40_000, np.uint64), np.random.default_rng(1))
-    assert binomtest(len(reports[0]), 40_000, 0.75).pvalue > FALSE_ALARM
-
-
 def test_the_dictionarys_mass_is_unbiased():
     plan = discover(epsilon=3.0, domain=CodedIntegers(8), known=[9, 250], step=4, beam=8)
     z = []
@@ -210,31 +204,3 @@ def test_a_value_of_the_wrong_kind_is_still_refused():
     plan = discover(epsilon=3.0, domain=AlphabetStrings(8, "aekmlo"))
     with pytest.raises(ParameterError, match="is no string"):
         simulate(plan, ["oak", 7], 1)
-
-
-@pytest.mark.slow
-def test_what_many_rare_values_begin_with_is_named():
-    """A tenth of the users hold names of one family, each its own: the family is told, no name is."""
-    rng = np.random.default_rng(5)
-    tails = ["".join(rng.choice(list("abcdefgh"), 7)) for _ in range(3000)]
-    values = [f"django-{tail}" for tail in tails] + ["oak"] * 6000 + ["elm"] * 6000 + ["flask-hedge"] * 15000
-    domain = AlphabetStrings(16, "abcdefghijklmnopqrstuvwxyz-")
-    plan = discover(epsilon=4.0, domain=domain, beam=48)
-    found = find(plan, simulate(plan, values, rng), correction="bonferroni")
-    assert set(found.found()) == {b"oak", b"elm", b"flask-hedge"}
-    assert [prefix.text[:6] for prefix in found.prefixes] == ["django"]
-    assert found.prefixes[0].frequency == pytest.approx(0.1, abs=5 * found.prefixes[0].standard_error)
-    (note,) = (note for note in found.notes if "too rare to be detected one by one" in note)
-    assert "'django" in note
-    assert found.to_json()["prefixes"][0]["text"] == found.prefixes[0].text
-
-
-@pytest.mark.slow
-def test_nothing_is_named_where_nothing_is_common():
-    names = 0
-    for seed in range(6):
-        plan = discover(epsilon=2.0, domain=AlphabetStrings(8, "abcdefgh"), step=8, beam=32)
-        rng = np.random.default_rng(seed)
-        values = ["".join(rng.choice(list("abcdefgh"), 8)) for _ in range(5000)]
-        names += len(find(plan, simulate(plan, values, rng)).prefixes)
-    assert names <= 3  # .05 expected a run

@@ -64,11 +64,6 @@ def test_the_polynomial_is_the_least_of_which_x_generates_the_field(size):
     assert not any(powers_of_x(lower, size, field.prime) for lower in range(size + 1, field.polynomial))
 
 
-def test_known_polynomials():
-    """Numbers of polynomials over two elements are written in binary: x^8 + x^4 + x^3 + x^2 + 1, for one."""
-    assert [field_of(2**k).polynomial for k in range(2, 11)] == [7, 11, 19, 37, 67, 131, 0x11D, 529, 1033]
-
-
 def test_every_field_size_is_a_prime_or_a_power():
     sizes = {n for n in range(MAX_POWER + 1) if is_field_size(n)}
     primes = {n for n in sizes if not field_of(n).polynomial}

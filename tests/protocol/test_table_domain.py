@@ -7,11 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.client.session import MetricRecorder
-from overstory.client.state.secret_file import DeviceSecret
 from overstory.gateway.readings import Alignment
 from overstory.planning.kinds import plan_registry
-from overstory.privacy.registry.page import how_many_values
 from overstory.protocol.domains import Bins, domain_from
 from overstory.protocol.domains.domains import Categories
 from overstory.protocol.domains.numbers import Integers
@@ -124,7 +121,6 @@ def test_a_registry_has_tables():
     ("old", "new", "message"),
     [
         ('"1.0", "2.0"', '"1.0", 2', "domain 1: the category 2 is no string"),
-        ('names = ["version", "crash"], of', 'names = ["version"], of', "1 names for 2 variables"),
         (YES_OR_NO, '{kind = "texts"}', "domain 2: there is no domain 'texts'"),
         (YES_OR_NO, '{kind = "strings"}', "domain 2 is no list of values: choose categories, integers or bins"),
         ('names = ["version", "crash"], of', "of", "'names'"),
@@ -134,18 +130,6 @@ def test_a_registry_has_tables():
 def test_a_registry_names_what_is_wrong(old, new, message):
     with pytest.raises(FormatError, match=message):
         parse_registry(REGISTRY.replace(old, new))
-
-
-@pytest.mark.parametrize("cap", [2, 3])
-def test_a_device_reports_as_many_pairs_as_it_may(cap):
-    """Version, then crash, then both change: each pair takes a place, and further ones repeat the first."""
-    metric = parse_registry(REGISTRY.replace("max_values = 4", f"max_values = {cap}"))["crashes"]
-    recorder = MetricRecorder(metric, DeviceSecret.fresh().key(metric.id))
-    held = [("1.0", "no"), ("2.0", "no"), ("2.0", "yes"), ("1.0", "yes"), ("1.0", "no")]
-    tags = [recorder.make(value, period).tag for period, value in enumerate(held)]
-    assert len(set(tags)) == cap
-    assert tags[cap:] == [tags[0]] * (5 - cap)
-    assert how_many_values(metric).startswith(f"at most {cap} different combinations from one device, ever")
 
 
 def test_a_gateway_refuses_a_table():

@@ -212,7 +212,9 @@ def test_reports_in_the_clear_are_warned_about_once_and_in_the_status(tmp_path, 
     assert client.status().to_json()["notes"]
 
 
-@pytest.mark.parametrize("server", ["https://collect.example.org", "http://localhost:1", "http://127.0.0.1:1", None])
+@pytest.mark.parametrize(
+    "server", ["https://collect.example.org", "http://localhost:1", "http://a.localhost:1", "http://127.0.0.1:1", None]
+)
 def test_an_encrypted_or_a_local_server_is_not_warned_about(tmp_path, caplog, server):
     client = Client("t", registry=parse_registry(REGISTRY), state=tmp_path / "s", server=server, environ={})
     assert not caplog.records

@@ -30,7 +30,8 @@ from overstory.presentation.formats import epsilons_apart, plural
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
 from overstory.protocol.metrics import Metric, MetricRegistry
-from overstory.protocol.oblivious.messages import KeyConfiguration, fingerprint, read_keys
+from overstory.protocol.oblivious.formats import KeyConfiguration, read_keys
+from overstory.protocol.oblivious.messages import fingerprint
 from overstory.protocol.wire import is_loopback
 from overstory.supervision.log import SparseLog
 

@@ -27,9 +27,16 @@ from overstory.analysis.selection import (
     smallest_found,
 )
 from overstory.analysis.variance import support_noise
-from overstory.discovery.codes import Rows, byte_strings, code_rows, extensions, may_go_on, number_of
-from overstory.discovery.result import F64, Discovered, HeavyPrefix, Level
-from overstory.discovery.simulation import Progress
+from overstory.discovery.result import F64, Discovered, Level
+from overstory.discovery.simulation import (
+    Progress,
+    Rows,
+    byte_strings,
+    code_rows,
+    extensions,
+    may_go_on,
+    number_of,
+)
 from overstory.protocol.domains.codes import CodedDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
@@ -268,9 +275,7 @@ def counted_from(
 
 
 KEEP: Final = 1024  # values that the last level keeps, whether detected or not
-SHOWN: Final = 3  # prefixes that a note names
 SURE: Final = 3.0  # standard errors from which a note speaks of values without a code
-NO_REPORTS: Final = "there are no reports: nothing can be estimated"
 
 
 Share = tuple[float, float] | tuple[None, None]  # A share of the devices, and its standard error
@@ -299,27 +304,6 @@ def _elsewhere_share(plan: Plan, answers: Sequence[ReportBatch], num_devices: in
     return frequency - (share or 0.0), math.hypot(error, share_error or 0.0)
 
 
-def _heavy_prefixes(plan: Plan, steps: Sequence[Step], result: Discovered) -> tuple[HeavyPrefix, ...]:
-    """Return prefixes that surely begin users' values, but no detected value and no longer such prefix."""
-    named = [(plan.domain.code(value), plan.domain.width) for value in result.found()]
-    chosen: list[HeavyPrefix] = []
-    for step in reversed(steps):
-        level, num_bits = step.level, step.level.num_bits
-        if num_bits == plan.domain.width:
-            continue
-        p_values = exact_p_values(plan.mechanism, step.supports, level.num_reports)
-        frequencies = frequencies_of(plan.mechanism, step.supports, level.num_reports)
-        for at in np.flatnonzero(p_values * level.tried * len(plan.levels) <= result.alpha).tolist():
-            bits = number_of(step.rows[at].tobytes(), num_bits)
-            begun = any(other >> (size - num_bits) == bits for other, size in named if size >= num_bits)
-            if begun or step.codes[at] is not None:
-                continue
-            named.append((bits, num_bits))
-            if text := plan.domain.prefix_text(bits, num_bits):
-                chosen.append(HeavyPrefix(text, num_bits, float(frequencies[at]), level.standard_error))
-    return tuple(sorted(chosen, key=lambda prefix: -prefix.frequency))
-
-
 def _notes(plan: Plan, result: Discovered) -> Iterator[str]:
     """Yield what a reader must know of values that the search could not name, or not see."""
     if result.threshold is not None:
@@ -336,10 +320,6 @@ def _notes(plan: Plan, result: Discovered) -> Iterator[str]:
             f"{share:.1%} of the users hold a value that has no code here (standard error {error:.2%}): too long, or "
             "of other characters; it cannot be found"
         )
-    if result.prefixes:
-        texts = [f"{prefix.text!r} ({prefix.frequency:.1%} of the users)" for prefix in result.prefixes[:SHOWN]]
-        more = f", and {len(result.prefixes) - SHOWN} more" if len(result.prefixes) > SHOWN else ""
-        yield f"too rare to be detected one by one: values that begin with {', '.join(texts)}{more}"
 
 
 def find(
@@ -388,7 +368,8 @@ def find(
     num_devices = sum(map(len, reports))
     facts: dict[str, Any] = {"alpha": alpha, "interval_kind": interval_kind}
     if not num_devices:
-        return joined(plan, [], 0, correction, notes=(NO_REPORTS,), **facts)
+        facts["notes"] = ("there are no reports: nothing can be estimated",)
+        return joined(plan, [], 0, correction, **facts)
     answers, mechanism = reports[bool(plan.known) :], plan.mechanism
     steps, stopped = search(plan, answers, max(KEEP, plan.beam), progress)
     levels = tuple(step.level for step in steps)
@@ -405,7 +386,6 @@ def find(
         "elsewhere_standard_error": elsewhere[1],
     }
     found = joined(plan, parts, num_devices, correction, **facts)
-    found = replace(found, prefixes=_heavy_prefixes(plan, steps, found))
     if stopped is not None:
         return replace(found, notes=(stopped, *_notes(plan, found)))
     detections = int(np.count_nonzero(found.detected()))

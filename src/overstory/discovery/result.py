@@ -44,65 +44,32 @@ class Level:
         return {name: finite(value) for name, value in asdict(self).items()}
 
 
-@dataclass(frozen=True)
-class HeavyPrefix:
-    """What many values begin with, though none of them was detected."""
-
-    text: str
-    num_bits: int
-    frequency: float  # of the users, by the level that asked for it
-    standard_error: float
-
-
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Discovered(Estimate):
     """Heavy hitters, most frequent first: an estimate of all values that the last questions kept, detected or not.
 
     Of many that were tried only the largest are kept, so one that barely passed is likely too large: `interval` and
     `corrected_counts` take that into account, for the selection was among all that were tried.
-
-    Attributes
-    ----------
-    raw_values : tuple
-        The values themselves, integers or bytes; `values` are texts, as the domain shows them.
-    p_values : ndarray of float64, shape (M,)
-        The chance that a value nobody has looks at least this frequent.
-    q_values : ndarray of float64, shape (M,)
-        The smallest alpha at which it is detected, over all `tried`.
-    sources : tuple of str
-        Which question each value comes from.
-    tried : int
-        Values that the last questions tried.
-    threshold : float or None
-        The frequency that a searched value had to reach under that rule.
-    detectable_frequency : float or None
-        What could not have been seen: below this, a value is found less than nine times in ten.
-    epsilon : float
-        The most that one device revealed, exactly, rounded up.
-    levels : tuple of Level
-        What the search tried and kept at each level.
-    known_frequency, known_standard_error : float or None
-        The share of the dictionary's values in all, and its standard error.
-    elsewhere_frequency, elsewhere_standard_error : float or None
-        The share of devices whose value has no code (too long, or of other characters), and its standard error.
-    prefixes : tuple of HeavyPrefix
-        Prefixes that surely begin some users' values, none of which was detected; most frequent first.
     """
 
-    raw_values: tuple[Any, ...]
+    raw_values: tuple[
+        Any, ...
+    ]  # the values themselves, integers or bytes; `values` are texts, as the domain shows them
+    # ndarray of float64, shape (M,): the chance that a value nobody has looks at least this frequent
     p_values: F64 = field()
+    # ndarray of float64, shape (M,): the smallest alpha at which it is detected, over all `tried`
     q_values: F64 = field()
-    sources: tuple[str, ...]
-    tried: int
-    threshold: float | None
+    sources: tuple[str, ...]  # which question each value comes from
+    tried: int  # values that the last questions tried
+    threshold: float | None  # the frequency that a searched value had to reach under that rule
+    # what could not have been seen: below this, a value is found less than nine times in ten
     detectable_frequency: float | None
-    epsilon: float
-    levels: tuple[Level, ...] = ()
-    known_frequency: float | None = None
-    known_standard_error: float | None = None
-    elsewhere_frequency: float | None = None
-    elsewhere_standard_error: float | None = None
-    prefixes: tuple[HeavyPrefix, ...] = ()
+    epsilon: float  # the most that one device revealed, exactly, rounded up
+    levels: tuple[Level, ...] = ()  # what the search tried and kept at each level
+    known_frequency: float | None = None  # the share of the dictionary's values in all
+    known_standard_error: float | None = None  # the standard error of that share
+    elsewhere_frequency: float | None = None  # of devices whose value has no code: too long, or of other characters
+    elsewhere_standard_error: float | None = None  # the standard error of that share
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,7 +112,6 @@ class Discovered(Estimate):
             "known_standard_error": self.known_standard_error,
             "elsewhere_frequency": self.elsewhere_frequency,
             "elsewhere_standard_error": self.elsewhere_standard_error,
-            "prefixes": [asdict(prefix) for prefix in self.prefixes],
             "levels": [level.to_json() for level in self.levels],
             "notes": list(self.notes),
         }

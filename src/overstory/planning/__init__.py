@@ -1,7 +1,7 @@
 """Needs <-> parameters: what a collection would learn and reveal, before anybody reports.
 
-`plan_from_parameters` says what given parameters achieve; `plan_from_needs` finds the parameters. Where needs are
-impossible, a plan has the nearest that are possible. `overstory.planning.kinds` plans for all other kinds of data.
+`plan_from_parameters` says what given parameters achieve; `plan_from_needs` finds the parameters.
+`overstory.planning.kinds` plans for all other kinds of data.
 """
 
 from overstory.planning.needs import plan_from_needs, plan_from_parameters

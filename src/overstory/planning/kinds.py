@@ -11,37 +11,33 @@ frequent, and sizes to be Poisson about the typical one, none above `most`; with
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Final
+from itertools import product
+from typing import Any, Final, NamedTuple
 
-from overstory.analysis.comparison import SLACK, rank, recommend, trade
+from overstory.analysis.comparison import rank, recommend, trade
 from overstory.analysis.selection import detectable_frequency, null_error
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import (
-    COMMON_SHARE,
     check_share,
     critical_value,
-    nearest,
     required_sample_size,
     smallest_share,
 )
 from overstory.planning.needs import plan_from_needs
-from overstory.planning.plan import ALPHA, Plan, detected
+from overstory.planning.plan import ALPHA, Plan
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count
 from overstory.protocol.kinds.item_sets import INNER, ItemBits, item_bits, padding_and_sampling
-from overstory.protocol.kinds.registry import FAMILIES, determined_by, mechanism, names_for, of_domain, oracles_for
+from overstory.protocol.kinds.registry import FAMILIES, determined_by, mechanism, names_for, of_domain
 from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
-from overstory.protocol.metrics.toml_fields import Fields, read_root
-from overstory.protocol.metrics.toml_positions import Path as KeyPath
-from overstory.protocol.metrics.toml_positions import TomlPosition
-
-EPSILON_STEP: Final = 0.01
-"""How far the permanent epsilon of proposed needs is above the other: a report must not be the permanent response."""
+from overstory.protocol.metrics.toml_fields import Fault, Fields, TomlPosition, located, positions, read_root
 
 Needs = Mapping[str, Any]
 
@@ -63,24 +59,10 @@ def plan_for_domain(
     ranking = rank(domain_size, epsilon, num_reports, epsilon_permanent=epsilon_permanent)
     best = recommend(ranking)
     built = mechanism(best.name, **best.parameters)
-    smallest, wanted = smallest_share(built, num_reports, domain_size, alpha=alpha), share or COMMON_SHARE
-
-    def needed(oracle: Mechanism) -> int | None:
-        try:
-            return required_sample_size(oracle, wanted, domain_size, alpha=alpha)
-        except ParameterError:  # its seeds are too few, whatever the number of people
-            return None
-
-    def devices_needed(larger: float, ceiling: float | None, number: int) -> int | None:
-        oracles = oracles_for(domain_size, larger, ceiling)
-        least = min(oracles, key=lambda oracle: frequency_variance(oracle, number, 1 / domain_size), default=None)
-        people = None if least is None else needed(least)
-        return None if people is None else math.ceil(SLACK * people)  # the recommended oracle may be that much worse
-
-    near = None
-    if smallest is None or (share is not None and smallest > share):
-        needs = epsilon, epsilon_permanent, num_reports
-        near = nearest(devices_needed, *needs, share=wanted, smallest_share=smallest, apart=EPSILON_STEP)
+    needed = None
+    if share is not None:
+        with suppress(ParameterError):  # its seeds are too few, whatever the number of people
+            needed = required_sample_size(built, share, domain_size, alpha=alpha)
     return Plan(
         mechanism=built,
         written={key: value for key, value in best.parameters.items() if key != "domain_size"},
@@ -89,13 +71,12 @@ def plan_for_domain(
         error=best.standard_error,
         alpha=alpha,
         detected_half=critical_value(alpha, domain_size) * best.standard_error,
-        detected_nine_in_ten=smallest,
+        detected_nine_in_ten=smallest_share(built, num_reports, domain_size, alpha=alpha),
         instead=trade(ranking, best),
-        nearest=near,
         ranking=ranking,
         choice=best,
         asked=share,
-        people_needed=None if share is None else needed(built),
+        people_needed=needed,
     )
 
 
@@ -105,52 +86,34 @@ def plan_for_metric(
     """Return the plan of a metric's needs; ParameterError where they lack something, or cannot be met."""
     if reports < 1:
         raise ParameterError(f"reports = {reports!r}: give how many reports are expected, a whole number above 0")
-    _, planner = PLANNERS.get(domain.families[0], OTHERS)
-    return planner(metric, domain, {"candidates": len(candidates or ())} | dict(needs), reports)
-
-
-def accepted_needs(domain: AnyDomain, needs: Needs) -> tuple[str, ...]:
-    """Return the names of what may be needed of a metric."""
-    if domain.families[0] == "symbols" and "epsilon_window" in needs:
-        return WINDOW
-    return PLANNERS.get(domain.families[0], OTHERS)[0]
-
-
-def _need(needs: Needs, *names: str) -> None:
-    missing = [name for name in names if name not in needs]
+    planner = planner_of(domain, needs)
+    missing = [name for name in planner.accepts[: planner.required] if name not in needs]
     if missing:
         raise ParameterError(f"needs lack {' and '.join(missing)}")
+    return planner.plan(metric, domain, {"candidates": len(candidates or ())} | dict(needs), reports)
 
 
 def _for_strings(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
     """RAPPOR with the smallest standard error for rare strings within both epsilons."""
-    _need(needs, "epsilon_report", "epsilon_permanent")
     if not needs["candidates"]:
         raise ParameterError("give candidates, how many strings are looked for, or a candidate file in the domain")
     epsilons, alpha = (needs["epsilon_report"], needs["epsilon_permanent"]), needs.get("alpha", ALPHA)
     plan = plan_from_needs(*epsilons, reports, needs["candidates"], hash_key=metric, alpha=alpha)
-    return replace(plan, **detected(plan.mechanism, plan.error, reports, plan.num_candidates))
+    return replace(plan, **_detected(plan.mechanism, plan.error, reports, plan.num_candidates))
 
 
-def _for_symbols(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
-    """The recommended oracle; with a window, the better of the thesis's two mechanisms."""
-    if "epsilon_window" in needs:
-        _need(needs, "window")
-        return _of_least_variance(
-            metric, domain, {"epsilon": needs["epsilon_window"], "window": needs["window"]}, reports
-        )
-    _need(needs, "epsilon_report")
+def _for_symbols(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
+    """The recommended oracle."""
     ceiling = needs.get("epsilon_permanent")
     return plan_for_domain(domain.size, needs["epsilon_report"], reports, epsilon_permanent=ceiling)
 
 
-def _of_any_kind(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
-    _need(needs, "epsilon_report")
-    return _of_least_variance(metric, domain, {"epsilon": needs["epsilon_report"]}, reports)
-
-
-def _of_least_variance(metric: str, domain: Any, given: Needs, reports: int) -> Plan:
-    """The mechanism of the domain's kind that these parameters determine, of known variance, and of the least."""
+def _of_least_variance(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:
+    """The mechanism of the domain's kind that the needs determine, of known variance, and of the least."""
+    if "epsilon_window" in needs:
+        given = {"epsilon": needs["epsilon_window"], "window": needs["window"]}
+    else:
+        given = {"epsilon": needs["epsilon_report"]}
     family = domain.families[0]
     built = [each for each in _built(family, {**domain.completes(metric), **given}) if hasattr(each, "q_star")]
     if not built:
@@ -162,7 +125,6 @@ def _of_least_variance(metric: str, domain: Any, given: Needs, reports: int) -> 
 
 def _for_sets(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
     """The mechanism and padding length of least error, for sets of the typical size."""
-    _need(needs, "epsilon_report")
     sizes = sizes_about(needs.get("typical"), domain.most)
     ranking = rank_item_mechanisms(domain.size, domain.most, needs["epsilon_report"], reports, sizes)
     best, instead = ranking[0], other_mechanism(ranking)
@@ -171,7 +133,6 @@ def _for_sets(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # 
 
 def _for_a_search(metric: str, domain: AnyDomain, needs: Needs, reports: int) -> Plan:
     """The one search that there is: what follows from the needs is what survives every level and the last test."""
-    _need(needs, "epsilon_report")
     given = {"epsilon": needs["epsilon_report"]}
     (built,) = _built("codes", domain.completes(metric) | given)
     plan = built.plan
@@ -190,7 +151,6 @@ def _for_a_search(metric: str, domain: AnyDomain, needs: Needs, reports: int) ->
 
 def _for_numbers(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
     """What gives the mean with the least error in the worst case, or all of the distribution."""
-    _need(needs, "epsilon_report")
     written = {"epsilon": needs["epsilon_report"], "resolution": needs.get("resolution", RESOLUTION)}
     reading, built = needs.get("estimate", "mean"), _built("numbers", written | domain.completes(""))
     best = next(each for each in built if each.reading == reading)
@@ -199,17 +159,30 @@ def _for_numbers(metric: str, domain: Any, needs: Needs, reports: int) -> Plan: 
     )
 
 
-SYMBOLS: Final = ("epsilon_report", "epsilon_permanent", "reports")
-WINDOW: Final = ("epsilon_window", "window", "reports")
-PLANNERS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[str, Any, Needs, int], Plan]]]] = {
-    "strings": (("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha"), _for_strings),
-    "symbols": (SYMBOLS, _for_symbols),
-    "sets": (("epsilon_report", "reports", "typical"), _for_sets),
-    "numbers": (("epsilon_report", "reports", "estimate", "resolution"), _for_numbers),
-    "codes": (("epsilon_report", "reports"), _for_a_search),
+class Planner(NamedTuple):
+    """How metrics of a family are planned."""
+
+    accepts: tuple[str, ...]  # what may be needed
+    required: int  # so many of these, the first, have to be given
+    plan: Callable[[str, Any, Needs, int], Plan]
+
+
+PLANNERS: Final[Mapping[str, Planner]] = {
+    "strings": Planner(("epsilon_report", "epsilon_permanent", "reports", "candidates", "alpha"), 2, _for_strings),
+    "symbols": Planner(("epsilon_report", "epsilon_permanent", "reports"), 1, _for_symbols),
+    "windows": Planner(("epsilon_window", "window", "reports"), 2, _of_least_variance),
+    "sets": Planner(("epsilon_report", "reports", "typical"), 1, _for_sets),
+    "numbers": Planner(("epsilon_report", "reports", "estimate", "resolution"), 1, _for_numbers),
+    "codes": Planner(("epsilon_report", "reports"), 1, _for_a_search),
 }
-"""What may be needed of a metric, and what plans it, by the first family of its domain."""
-OTHERS: Final = (("epsilon_report", "reports"), _of_any_kind)
+"""By the first family of a domain; for symbols in windows of the thesis by "windows"."""
+OTHERS: Final = Planner(("epsilon_report", "reports"), 1, _of_least_variance)
+
+
+def planner_of(domain: AnyDomain, needs: Needs) -> Planner:
+    """Return what plans a metric with these needs."""
+    family = domain.families[0]
+    return PLANNERS.get("windows" if family == "symbols" and "epsilon_window" in needs else family, OTHERS)
 
 
 def _built(family: str, given: Mapping[str, Any]) -> Iterator[Any]:
@@ -219,10 +192,14 @@ def _built(family: str, given: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _plan(built: Mechanism, written: Needs, reports: int, size: int, error: float, **more: Any) -> Plan:
-    shares = detected(built, error, reports, size)
-    return Plan(
-        mechanism=built, written=written, num_reports=reports, num_candidates=size, error=error, **shares, **more
-    )
+    more |= _detected(built, error, reports, size)
+    return Plan(mechanism=built, written=written, num_reports=reports, num_candidates=size, error=error, **more)
+
+
+def _detected(built: Mechanism, error: float, reports: int, size: int) -> dict[str, Any]:
+    """Return which share is detected half the time, above 1 where none is, and which nine times in ten."""
+    nine = smallest_share(built, reports, size, alpha=ALPHA)
+    return {"detected_half": critical_value(ALPHA, size) * error, "detected_nine_in_ten": nine}
 
 
 RESOLUTION: Final = 64
@@ -256,22 +233,6 @@ class ItemChoice:
     left_out: float  # the share of all held items that sets longer than the padding length lose
     error: float  # the root of the mean squared error: both together
 
-    @property
-    def label(self) -> str:
-        drawn = self.mechanism.drawn
-        return self.mechanism.name if drawn is None else f"{self.mechanism.name} ({drawn[0].name})"
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "oracle": self.mechanism.name,
-            "parameters": dict(self.parameters),
-            "epsilon_report": self.mechanism.epsilon_report,
-            "standard_error": self.standard_error,
-            "left_out": self.left_out,
-            "error": self.error,
-            "payload_bits": self.mechanism.payload_bits,
-        }
-
 
 def sizes_about(typical: float | None, most: int) -> list[float]:
     """Return the chance of each size from 0 to `most`: Poisson about a typical size; without one, `most` for sure."""
@@ -290,27 +251,26 @@ def rank_item_mechanisms(
     """Return the mechanisms for sets that leave out at most 5% of all items, least error first."""
     check_count("reports", num_reports, 1, 1 << 62)
     ItemBits(domain_size, most)  # says so when one is out of range, before a list as long as `most` is made
-    weights = _checked(sizes_about(None, most) if sizes is None else sizes)
-    share = math.fsum(size * weight for size, weight in enumerate(weights)) / domain_size
-    bits = item_bits(domain_size=domain_size, most=most, epsilon=epsilon)  # says so when a number is out of range
-    choices = [_choice(bits, {"epsilon": epsilon}, most, weights, share, num_reports)]
-    for length in _lengths(min(most, domain_size)):
-        for inner in INNER:
-            built = padding_and_sampling(
-                domain_size=domain_size, most=most, epsilon=epsilon, length=length, inner=inner
-            )
-            written = {"epsilon": epsilon, "length": length, "inner": inner}
-            choices.append(_choice(built, written, length, weights, share, num_reports))
-    most_left_out = max(MOST_LEFT_OUT, choices[0].left_out)  # what `most` itself leaves out cannot be helped
-    fair = (choice for choice in choices if choice.left_out <= most_left_out)
-    return tuple(sorted(fair, key=lambda choice: choice.error))
-
-
-def _checked(sizes: Sequence[float]) -> list[float]:
-    total = math.fsum(sizes)
-    if not total > 0 or min(sizes) < 0:
+    given = sizes_about(None, most) if sizes is None else sizes
+    total = math.fsum(given)
+    if not total > 0 or min(given) < 0:
         raise ParameterError("sizes: give the share of each size from 0, none below 0, not all of them 0")
-    return [weight / total for weight in sizes]
+    held = math.fsum(size * weight for size, weight in enumerate(given)) / total
+    share = held / domain_size
+
+    def choice(built: Mechanism, written: Needs, counted: int) -> ItemChoice:
+        seen = math.fsum(min(size, counted) * weight for size, weight in enumerate(given)) / total
+        left_out = 1 - seen / held if held else 0.0
+        error = math.sqrt(frequency_variance(built, num_reports, min(share * (1 - left_out), 1.0)))
+        return ItemChoice(built, written, error, left_out, math.hypot(error, share * left_out))
+
+    choices = [choice(item_bits(domain_size=domain_size, most=most, epsilon=epsilon), {"epsilon": epsilon}, most)]
+    for length, inner in product(_lengths(min(most, domain_size)), INNER):
+        written: dict[str, Any] = {"epsilon": epsilon, "length": length, "inner": inner}
+        choices.append(choice(padding_and_sampling(domain_size=domain_size, most=most, **written), written, length))
+    most_left_out = max(MOST_LEFT_OUT, choices[0].left_out)  # what `most` itself leaves out cannot be helped
+    fair = (each for each in choices if each.left_out <= most_left_out)
+    return tuple(sorted(fair, key=lambda each: each.error))
 
 
 def _lengths(most: int) -> list[int]:
@@ -319,27 +279,13 @@ def _lengths(most: int) -> list[int]:
     return sorted({round(most ** (place / (TRIED - 1))) for place in range(TRIED)})
 
 
-def _choice(
-    built: Mechanism,
-    parameters: Mapping[str, Any],
-    counted: int,
-    weights: Sequence[float],
-    share: float,
-    num_reports: int,
-) -> ItemChoice:
-    held = math.fsum(size * weight for size, weight in enumerate(weights))
-    seen = math.fsum(min(size, counted) * weight for size, weight in enumerate(weights))
-    left_out = 1 - seen / held if held else 0.0
-    variance = frequency_variance(built, num_reports, min(share * (1 - left_out), 1.0))
-    error = math.sqrt(variance)
-    return ItemChoice(built, parameters, error, left_out, math.hypot(error, share * left_out))
-
-
 def other_mechanism(ranking: Sequence[ItemChoice]) -> str:
     """Return the best mechanism of the other kind, in words."""
     best = ranking[0]
     other = next(choice for choice in ranking if choice.mechanism.name != best.mechanism.name)
-    return f"{other.label} would have {other.error / best.error:.2f} times the error"
+    drawn = other.mechanism.drawn
+    name = other.mechanism.name if drawn is None else f"{other.mechanism.name} ({drawn[0].name})"
+    return f"{name} would have {other.error / best.error:.2f} times the error"
 
 
 ESTIMATES: Final = ("mean", "distribution")
@@ -349,63 +295,55 @@ WHOLE: Final = ("reports", "candidates", "window", "resolution")
 
 def plan_registry(text: str, folder: Folder | None, *, source: str | None = None) -> tuple[str, list[Plan]]:
     """Return a registry's text with oracle and parameters for all needs, which stay as comments, and the plans."""
-    root = read_root(text, source=source)
-    root.faults.extend(_other_faults(text, folder, source))
+    root, where = read_root(text, source=source), positions(text)
+    given = root.table.get("metrics")
+    tables = given.items() if isinstance(given, dict) else ()
+    waiting = [name for name, table in tables if isinstance(table, dict) and "needs" in table and "oracle" not in table]
+    places = {name: where["metrics", name, "needs"] for name in waiting}
     plans = {}
-    for name, fields in _with_needs(root).items():
-        planned = _planned(name, fields, folder)
-        if planned is not None:
-            plans[name] = planned
-    if root.faults:
-        raise RegistryError(root.faults, source=source)
+    for name, place in sorted(places.items(), key=lambda pair: pair[1].start):
+        fields = Fields(root.table["metrics"][name], ("metrics", name), root.faults)
+        plan = _planned(fields, folder, text[place.start : place.stop])
+        if plan is not None:
+            plans[name] = replace(plan, metric=name)
+    if faults := [*located(root.faults, text), *_other_faults(text, folder)]:
+        raise RegistryError(faults, source=source)
     for name in reversed(plans):
-        text = _replaced(text, root.positions["metrics", name, "needs"], plans[name])
+        text = _replaced(text, places[name], plans[name])
     metrics = parse_registry(text, folder, source=source)
     return text, [replace(plan, of=metrics[name]) for name, plan in plans.items()]
 
 
-def _other_faults(text: str, folder: Folder | None, source: str | None) -> list[Any]:
+def _other_faults(text: str, folder: Folder | None) -> list[Fault]:
     try:
-        parse_registry(text, folder, source=source)
+        parse_registry(text, folder)
     except RegistryError as error:
         return [fault for fault in error.faults if fault.message != NOT_PLANNED]
     return []
 
 
-def _with_needs(root: Fields) -> dict[str, Fields]:
-    """Return the tables of the metrics that are to be planned, in the order of the text."""
-    metrics = root.table.get("metrics")
-    tables = metrics.items() if isinstance(metrics, dict) else ()
-    waiting = [name for name, table in tables if isinstance(table, dict) and "needs" in table and "oracle" not in table]
-    waiting.sort(key=lambda name: root.positions["metrics", name, "needs"].start)
-    return {name: Fields(metrics[name], ("metrics", name), root.positions, root.faults) for name in waiting}  # type: ignore[index]
-
-
-def _planned(name: str, fields: Fields, folder: Folder | None) -> Plan | None:
+def _planned(fields: Fields, folder: Folder | None, written: str) -> Plan | None:
     needs = fields.subtable("needs", "a table such as {epsilon_report = 1.0, reports = 100000}")
     if needs is None:
         return None
-    path: KeyPath = (*fields.path, "needs")
-    place = fields.positions[path]
-    if place.value <= place.start:
+    if not re.match("[\"']?needs[\"']?[ \t]*=", written):
         fields.fault("needs", "write needs = {...} as one inline table, so that it can be replaced")
         return None
-    quiet = Fields(fields.table, fields.path, fields.positions)  # its domain's faults are noted already
+    quiet = Fields(fields.table, fields.path)  # its domain's faults are noted already
     domain, candidates = read_domain(quiet, folder)
     if domain is None or quiet.faults:
         return None
     before = len(needs.faults)
-    needs.unknown(accepted_needs(domain, needs.table))
+    needs.unknown(planner_of(domain, needs.table).accepts)
     reports = needs.required("reports", "how many reports are expected")
     _check_kinds(needs)
     if len(needs.faults) > before:
         return None
     try:
-        plan = plan_for_metric(name, domain, candidates, needs.table, reports)
+        return plan_for_metric(fields.path[-1], domain, candidates, needs.table, reports)
     except (ParameterError, OverflowError) as error:
         fields.fault("needs", str(error))
         return None
-    return replace(plan, metric=name)
 
 
 def _check_kinds(needs: Fields) -> None:
@@ -425,6 +363,6 @@ def _replaced(text: str, place: TomlPosition, planned: Plan) -> str:
     line_start = text.rfind("\n", 0, place.start) + 1
     indent = text[line_start : place.start]
     ending = "\r\n" if text[: text.find("\n") + 1].endswith("\r\n") else "\n"
-    needs = " ".join(text[place.start : place.stop].split())
+    needs = " ".join(text[place.start : place.stop].splitlines())
     lines = [f"# {needs}", *planned.toml().split("\n")]
     return text[: place.start] + f"{ending}{indent}".join(lines) + text[place.stop :]

@@ -8,32 +8,29 @@ number of reports may reveal, in one direction. docs/explanation/planning.md has
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Final
 
 from overstory.planning.detection import (
-    COMMON_SHARE,
     NINE_IN_TEN,
-    Nearest,
     count_error,
     critical_value,
     critical_value_fdr,
     detectable_frequency,
     detectable_frequency_fdr,
     fitted_candidates,
-    learning_limit,
-    nearest,
     rare_error,
     reports_needed,
 )
-from overstory.planning.plan import WRITTEN, RapporPlan
+from overstory.planning.plan import ALPHA, RapporPlan
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, whole_number
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
 from overstory.protocol.kinds.rappor import Bloom, rappor
 
+WRITTEN: Final = ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")  # of a RAPPOR, in a registry
 MOST: Final = 1 << 62
 LEAST_EPSILON: Final = 0.001
 MOST_EPSILON: Final = 50.0
@@ -51,7 +48,7 @@ def plan_from_parameters(
     num_reports: int,
     num_candidates: int,
     *,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     share: float | None = None,
 ) -> RapporPlan:
     """Return what a collection with these parameters reveals and learns.
@@ -94,7 +91,7 @@ def plan_from_parameters(
 
     return RapporPlan(
         mechanism=mechanism,
-        written={letter: mechanism.parameters[letter] for letter in WRITTEN if letter in mechanism.parameters},
+        written={name: value for name, value in mechanism.parameters.items() if name in WRITTEN},
         num_reports=num_reports,
         num_candidates=num_candidates,
         alpha=alpha,
@@ -104,7 +101,7 @@ def plan_from_parameters(
         reliable_frequency=detectable + NINE_IN_TEN * error / num_reports,
         critical_value_fdr=critical_value_fdr(alpha, num_candidates, detectable_fdr),
         detectable_frequency_fdr=detectable_fdr,
-        learnable_strings=min(num_candidates, int(learning_limit(mechanism, num_reports, num_candidates, alpha=alpha))),
+        learnable_strings=min(num_candidates, int(1 / detectable)),
         num_fitted=fitted,
         asked=share,
         people_needed=None if share is None else reports_needed(mechanism, num_candidates, share, quantile),
@@ -125,7 +122,7 @@ def plan_from_needs(
     num_reports: int,
     num_candidates: int,
     *,
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     share: float | None = None,
     num_bits: int | None = None,
     num_hashes: int | None = None,
@@ -164,48 +161,21 @@ def plan_from_needs(
     _check_budgets(epsilon_report, epsilon_permanent)
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
 
-    def best_for(epsilon: float, ceiling: float, number: int) -> BitMechanism:
-        designs = []
-        for hashes in _allowed(num_hashes, num_bits):
-            small = design(
-                epsilon,
-                ceiling,
-                num_bits=SIZES[0] if num_bits is None else num_bits,
-                num_hashes=hashes,
-                num_cohorts=1 if num_cohorts is None else num_cohorts,
-                hash_key=hash_key,
-            )
-            designs.append(_sized(small, number, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
-        return min(designs, key=lambda mechanism: rare_error(mechanism, number, num_candidates, alpha))
-
-    best = best_for(epsilon_report, epsilon_permanent, num_reports)
+    designs = []
+    for hashes in _allowed(num_hashes, num_bits):
+        small = design(
+            epsilon_report,
+            epsilon_permanent,
+            num_bits=SIZES[0] if num_bits is None else num_bits,
+            num_hashes=hashes,
+            num_cohorts=1 if num_cohorts is None else num_cohorts,
+            hash_key=hash_key,
+        )
+        designs.append(_sized(small, num_reports, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
+    best = min(designs, key=lambda mechanism: rare_error(mechanism, num_reports, num_candidates, alpha))
     plan = plan_from_parameters(best, num_reports, num_candidates, alpha=alpha, share=share)
-    hashes = int(plan.parameters["h"])
-    return replace(
-        plan,
-        nearest=_nearest(plan, best_for, epsilon_report, epsilon_permanent),
-        sufficient_epsilon_permanent=max(epsilon_report, sufficient_permanent(epsilon_report, hashes)),
-    )
-
-
-def _nearest(
-    plan: RapporPlan,
-    best_for: Callable[[float, float, int], BitMechanism],
-    epsilon_report: float,
-    epsilon_permanent: float,
-) -> Nearest | None:
-    """Return the needs with which the share asked for would be detected; a common one where nothing would be."""
-    share = COMMON_SHARE if plan.asked is None else plan.asked
-    if plan.detectable_frequency <= 1 if plan.people_needed is None else plan.people_needed <= plan.num_reports:
-        return None
-
-    def devices_needed(epsilon: float, ceiling: float | None, number: int) -> int:
-        best = best_for(epsilon, ceiling or epsilon, number)
-        return reports_needed(best, plan.num_candidates, share, plan.critical_value)
-
-    smallest = plan.detectable_frequency if plan.detectable_frequency <= 1 else None
-    budgets = epsilon_report, epsilon_permanent, plan.num_reports
-    return nearest(devices_needed, *budgets, share=share, smallest_share=smallest)
+    enough = sufficient_permanent(epsilon_report, int(plan.parameters["h"]))
+    return replace(plan, sufficient_epsilon_permanent=max(epsilon_report, enough))
 
 
 def _check_budgets(epsilon_report: float, epsilon_permanent: float) -> None:
@@ -226,15 +196,6 @@ def _allowed(num_hashes: int | None, num_bits: int | None) -> Sequence[int]:
     if num_hashes < 1:
         raise ParameterError(f"num_hashes (h) = {num_hashes!r}: give a whole number of at least 1")
     return [num_hashes]
-
-
-def resized(mechanism: BitMechanism, num_bits: int, num_cohorts: int) -> BitMechanism:
-    """Return the same channels over a filter of another size: privacy does not depend on it."""
-    parameters = {**mechanism.parameters, "num_bits": num_bits, "num_cohorts": num_cohorts}
-    filters = Bloom(
-        *(parameters[name] for name in ("num_bits", "num_hashes", "num_cohorts", "hash_family", "hash_key"))
-    )
-    return replace(mechanism, parameters=parameters, encoding=filters)
 
 
 def best_channel(growth: float, ceiling: float) -> tuple[float, float]:
@@ -312,29 +273,20 @@ def _sized(
     num_cohorts: int | None,
 ) -> BitMechanism:
     """Return the same channels over the fewest bits, then the fewest cohorts, whose collisions cost at most 5%."""
-    hashes = int(mechanism.parameters["num_hashes"])
+    given, hashes = mechanism.parameters, int(mechanism.parameters["num_hashes"])
     sizes = SIZES if num_bits is None else (num_bits,)
     most = max(1, min(MAX_COHORTS, num_reports // COHORT_REPORTS))
     cohorts = [1 << power for power in range(most.bit_length())] if num_cohorts is None else [num_cohorts]
-    enough = TOLERANCE * _bit_error(mechanism, num_reports) / math.sqrt(hashes)
+    alone = BitMechanism("basic-rappor", {}, OneHot(2), mechanism.rounds)  # one bit that nothing collides with
+    enough = TOLERANCE * count_error(alone, num_reports, 0.0, 1) / math.sqrt(hashes)
+    pairs = num_candidates * (num_candidates - 1) / 2
     for bits, groups in product(sizes, cohorts):
-        sized = resized(mechanism, bits, groups)
-        if (
-            _confused(num_candidates, bits, hashes, groups) <= CONFUSION
-            and rare_error(sized, num_reports, num_candidates, alpha) <= enough
-        ):
+        # The same channels over a filter of another size: privacy does not depend on it.
+        filters = Bloom(bits, hashes, groups, given["hash_family"], given["hash_key"])
+        parameters = {**given, "num_bits": bits, "num_cohorts": groups}
+        sized = replace(mechanism, parameters=parameters, encoding=filters)
+        # The expected number of pairs of candidates with the same bits in every cohort.
+        confused = math.exp(math.log(pairs) - groups * math.log(math.comb(bits, hashes))) if pairs else 0.0
+        if confused <= CONFUSION and rare_error(sized, num_reports, num_candidates, alpha) <= enough:
             break
     return sized
-
-
-def _confused(num_candidates: int, num_bits: int, num_hashes: int, num_cohorts: int) -> float:
-    """Return the expected number of pairs of candidates with the same bits in every cohort."""
-    pairs = num_candidates * (num_candidates - 1) / 2
-    filters = math.comb(num_bits, num_hashes)
-    return math.exp(math.log(pairs) - num_cohorts * math.log(filters)) if pairs else 0.0
-
-
-def _bit_error(mechanism: BitMechanism, num_reports: int) -> float:
-    """Return the standard error from one bit that nothing collides with."""
-    alone = BitMechanism("basic-rappor", {}, OneHot(2), mechanism.rounds)
-    return count_error(alone, num_reports, 0.0, 1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.kinds.work import REGRESSION
 from overstory.analysis.variance import frequency_variance
-from overstory.planning.detection import count_error, critical_value, smallest_share
+from overstory.planning.detection import count_error, critical_value
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import epsilon_text, plural, seconds_text, significant, thousands
 from overstory.presentation.formats import share as percentage
@@ -24,61 +24,35 @@ from overstory.privacy.shared import bits_text
 
 if TYPE_CHECKING:
     from overstory.analysis.comparison import Choice, Measured
-    from overstory.planning.detection import Nearest
     from overstory.presentation.svg import Picture
     from overstory.protocol.kinds.bits import BitMechanism
     from overstory.protocol.metrics import Metric
 
 
-WRITTEN: Final = ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")
-"""A RAPPOR's parameters, as a registry has them."""
 ALPHA: Final = 0.05  # the chance of any false detection, where none is given
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Shown):
-    """What a collection by one mechanism would learn, whatever the kind of its data.
+    """What a collection by one mechanism would learn, whatever the kind of its data."""
 
-    Attributes
-    ----------
-    mechanism
-        What the devices would randomize with.
-    written
-        The parameters to write into a registry: without what follows from the rest of a metric.
-    num_reports, num_candidates, alpha
-        The collection, one report a device; among how many values; the chance of any false detection.
-    error
-        The standard error of a share, as a fraction: of a rare string's, or on average over the domain. Of numbers
-        that of the mean of people who hold the worst value.
-    detected_half, detected_nine_in_ten
-        The share that is detected half the time, and nine times in ten; None where none is.
-    instead
-        What else was nearly as good, and why it was not taken.
-    nearest
-        The nearest needs that detect the share asked for, where these do not.
-    ranking, choice, asked, people_needed
-        Of a known domain: the oracles that meet the needs, the most accurate first, and the one to take; the share
-        that was asked for, and how many devices detect it nine times in ten.
-    metric, of
-        Of a metric: its id, and the metric as it was planned, with its groups and its panel.
-    """
-
-    mechanism: Any
-    written: Mapping[str, Any]
-    num_reports: int
-    num_candidates: int
+    mechanism: Any  # what the devices would randomize with
+    written: Mapping[str, Any]  # parameters to write into a registry: without what follows from the rest of a metric
+    num_reports: int  # how many reports are collected, one a device
+    num_candidates: int  # among how many values is looked
+    # the standard error of a share, as a fraction: of a rare string's, or on average over the domain. Of numbers that
+    # of the mean of people who hold the worst value
     error: float
-    alpha: float = ALPHA
-    detected_half: float | None = None
-    detected_nine_in_ten: float | None = None
-    instead: str | None = None
-    nearest: Nearest | None = None
-    ranking: tuple[Choice, ...] = ()
-    choice: Choice | None = None
-    asked: float | None = None
-    people_needed: int | None = None
-    metric: str = ""
-    of: Metric | None = None
+    alpha: float = ALPHA  # the chance of any false detection
+    detected_half: float | None = None  # the share that is detected half the time; None where none is
+    detected_nine_in_ten: float | None = None  # the share that is detected nine times in ten; None where none is
+    instead: str | None = None  # what else was nearly as good, and why it was not taken
+    ranking: tuple[Choice, ...] = ()  # of a known domain: the oracles that meet the needs, the most accurate first
+    choice: Choice | None = None  # the oracle to take of the ranking
+    asked: float | None = None  # the share that was asked for
+    people_needed: int | None = None  # how many devices detect it nine times in ten
+    metric: str = ""  # the id of the metric that it was planned for
+    of: Metric | None = None  # of a metric: as it was planned, with its groups and its panel
 
     def toml(self) -> str:
         """Return the oracle and its parameters as a registry has them."""
@@ -95,14 +69,6 @@ class Plan(Shown):
         """The estimated share from which a value counts as detected."""
         return critical_value(self.alpha, self.num_candidates) * self.error_at(0.0)
 
-    def _devices(self, needed: int | None) -> str:
-        enough = self._enough(needed)
-        return "no number" if enough is None else f"{enough:,}"
-
-    def _enough(self, needed: int | None) -> int | None:
-        """Return how many devices are enough: where there are too few, with the plan that is best for so many."""
-        return needed if self.nearest is None else self.nearest.num_reports
-
     def detection(self) -> Iterator[str]:
         """Say what is detected, and what would be needed."""
         smallest, given = self.detected_nine_in_ten, f"With {plural(self.num_reports, 'report')}"
@@ -111,11 +77,9 @@ class Plan(Shown):
         else:
             yield f"{given} a share of {percentage(smallest)} is detected nine times in ten; rarer ones may be missed."
         if self.asked is not None:
-            enough = self._enough(self.people_needed)
+            enough = self.people_needed
             needed = "no number of devices is enough" if enough is None else f"{enough:,} devices are needed"
             yield f"To detect a share of {percentage(self.asked)} nine times in ten {needed}."
-        if self.nearest is not None:
-            yield self.nearest.plain_words()
 
     def sentences(self) -> Iterator[str]:
         """Say what the plan reveals and learns, one thought after the other."""
@@ -149,28 +113,26 @@ class Plan(Shown):
         yield self.as_table()
         yield Lines(*self.sentences(), *(f"note: {note}" for note in self.notes))
 
-    def plot(self, share: float | None = None) -> Picture:
-        """Return where estimates would lie: of a value of that share, or of the one asked for, and of no share."""
-        from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
-
-        if self.detected_half is None and not self.mechanism.counts_values:
-            return self._mean_picture()
-        held = next(part for part in (share, self.asked, self.detected_nine_in_ten, 0.1) if part is not None)
-        caption = (
-            f"Where the estimates of many collections would lie: of a value with a share of {percentage(held)}, and "
-            "of one that nobody holds. The further apart, the surer the detection."
-        )
-        absent, present = (Scatter(part, self.error_at(part)) for part in (0.0, held))
-        return scatter_of_estimates("estimates", caption, absent, present, self.threshold)
-
-    def _mean_picture(self) -> Picture:
+    def plot(self) -> Picture:
+        """Return where estimates would lie: of a value of the share asked for, or of one that is seen, and of none."""
         import numpy as np
 
-        from overstory.presentation.charts.numbers import estimates_over_time
+        from overstory.presentation.charts.numbers import dots, estimates_over_time
 
-        half = np.array([NormalDist().inv_cdf(0.975) * self.error])
-        caption = "Where 95 of 100 estimates of the mean would lie, around the truth, 0."
-        return estimates_over_time("mean", caption, ["mean"], values=0 * half, low=-half, high=half)
+        reach = NormalDist().inv_cdf(0.975)
+        if self.detected_half is None and not self.mechanism.counts_values:
+            half = np.array([reach * self.error])
+            caption = "Where 95 of 100 estimates of the mean would lie, around the truth, 0."
+            return estimates_over_time("mean", caption, ["mean"], values=0 * half, low=-half, high=half)
+        held = next(part for part in (self.asked, self.detected_nine_in_ten, 0.1) if part is not None)
+        shares = np.array([held, 0.0])
+        half = reach * np.array([self.error_at(part) for part in shares.tolist()])
+        caption = (
+            f"Where 95 of 100 estimates of many collections would lie: of a value with a share of {percentage(held)}, "
+            f"and of one that nobody holds. Detected is what passes {percentage(self.threshold)}."
+        )
+        names, passes = [f"held by {percentage(held)}", "held by nobody"], shares >= self.threshold
+        return dots("estimates", caption, names, shares=shares, low=shares - half, high=shares + half, detected=passes)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -182,7 +144,6 @@ class Plan(Shown):
             "share": self.asked,
             "smallest_share": self.detected_nine_in_ten,
             "people_needed": self.people_needed,
-            "nearest": self.nearest and self.nearest.to_json(),
         }
 
     @property
@@ -193,20 +154,19 @@ class Plan(Shown):
     def metric_words(self) -> str:
         """Say in one line what was planned for the metric."""
         lines, error = self.toml().replace("\n", ", "), f"{self.error:.3%} at {self.num_reports:,} reports"
-        if self.detected_half is None:
+        half, nine = self.detected_half, self.detected_nine_in_ten
+        if half is None:
             error = f"standard error of the mean at most {significant(self.error, 3)} at {self.num_reports:,} reports"
             return f"{self.metric}: {lines}; for the {self.mechanism.reading}; {error}; {self.linkable.words()}"
+        seen = "no value will be detected: plan for more reports, or a larger epsilon"
+        if half < 1:
+            reliable = "no value nine times in ten" if nine is None else f"nine times in ten from {percentage(nine)}"
+            seen = f"a value is detected about half the time from a share of {percentage(half)}, {reliable}"
         instead = "" if self.instead is None else f" (instead: {self.instead})"
         once = f"; {NOISE_ONCE}" if self.linkable.has_payload else ""
-        seen = f"standard error of a share {error}; {self._seen(self.detected_half)}"
-        return f"{self.metric}: {lines}; {seen}; {self.linkable.words()}{once}{instead}"
-
-    def _seen(self, half: float) -> str:
-        if half >= 1:
-            return "no value will be detected: plan for more reports, or a larger epsilon"
-        nine = self.detected_nine_in_ten
-        reliable = "no value nine times in ten" if nine is None else f"nine times in ten from {percentage(nine)}"
-        return f"a value is detected about half the time from a share of {percentage(half)}, {reliable}"
+        return (
+            f"{self.metric}: {lines}; standard error of a share {error}; {seen}; {self.linkable.words()}{once}{instead}"
+        )
 
     def metric_json(self) -> dict[str, Any]:
         """Return what was planned for the metric as JSON values."""
@@ -231,14 +191,6 @@ NOISE_ONCE: Final = (
 )
 
 
-def detected(mechanism: Any, error: float, num_reports: int, num_values: int) -> dict[str, Any]:
-    """Return which share is detected half the time, above 1 where none is, and which nine times in ten."""
-    return {
-        "detected_half": critical_value(ALPHA, num_values) * error,
-        "detected_nine_in_ten": smallest_share(mechanism, num_reports, num_values, alpha=ALPHA),
-    }
-
-
 def oracle_toml(name: str, parameters: Mapping[str, Any]) -> str:
     """Return an oracle with its parameters as the two lines of a registry."""
     given = ", ".join(f"{key} = {_toml(value)}" for key, value in parameters.items())
@@ -251,33 +203,19 @@ def _toml(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RapporPlan(Plan):
-    """What a collection of strings by a RAPPOR would reveal and learn. Counts are in reports, frequencies fractions.
-
-    Attributes
-    ----------
-    critical_value, detectable_frequency
-        Q = Phi^-1(1 - alpha/M), Bonferroni's, and the share whose expected count is Q standard errors: such a string
-        is detected half the time.
-    reliable_frequency
-        The share that is detected nine times in ten.
-    critical_value_fdr, detectable_frequency_fdr
-        The same for a false discovery rate of alpha, supposing that one candidate in ten is there.
-    learnable_strings
-        How many strings can be learned at most: as many, all of one share, as are still detected (RAPPOR, appendix).
-    num_fitted
-        How many strings the counts have to tell apart.
-    sufficient_epsilon_permanent
-        Where the parameters were planned: the permanent budget that would have sufficed for this precision.
-    """
+    """What a collection of strings by a RAPPOR would reveal and learn. Counts are in reports, frequencies fractions."""
 
     mechanism: BitMechanism
-    critical_value: float
+    critical_value: float  # Q = Phi^-1(1 - alpha/M), Bonferroni's
+    # the share whose expected count is Q standard errors: such a string is detected half the time
     detectable_frequency: float
-    reliable_frequency: float
-    critical_value_fdr: float
-    detectable_frequency_fdr: float
+    reliable_frequency: float  # the share that is detected nine times in ten
+    critical_value_fdr: float  # at a false discovery rate of alpha, supposing that one candidate in ten is there
+    detectable_frequency_fdr: float  # the share that is detected half the time at that rate
+    # how many strings can be learned at most: as many, all of one share, as are still detected (RAPPOR, appendix)
     learnable_strings: int
-    num_fitted: int
+    num_fitted: int  # how many strings the counts have to tell apart
+    # where the parameters were planned: the permanent budget that would have sufficed for this precision
     sufficient_epsilon_permanent: float | None = None
 
     @cached_property
@@ -337,21 +275,39 @@ class RapporPlan(Plan):
             f"Counting and decoding takes about {seconds_text(self.core_seconds)} seconds of one core."
         )
         yield from self.detection()
-        yield from self._spare()
+        enough = self.sufficient_epsilon_permanent
+        if enough is not None and enough < self.mechanism.epsilon_permanent - 1e-3:
+            yield (
+                f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard "
+                "error; a larger one pays where reports of one device are averaged, and hides changes of value better."
+            )
 
     def detection(self) -> Iterator[str]:
-        if self.detectable_frequency > 1:
+        half, nine = self.detectable_frequency, self.reliable_frequency
+        if half > 1:
             yield "That is too uncertain to detect anything: collect more reports, or allow a larger epsilon."
         else:
-            yield from self._detected()
+            surely = f"nine times in ten from {nine:.3%}" if nine <= 1 else "and no share nine times in ten"
+            yield (
+                f"With {self.num_candidates:,} candidates and a chance of {100 * self.alpha:.3g}% of any false "
+                f"detection, a string is found about half the time from a share of {half:.3%}, {surely}; at a false "
+                f"discovery rate of {100 * self.alpha:.3g}% instead, half the time from "
+                f"{min(self.detectable_frequency_fdr, 1.0):.3%}. Rarer strings are more likely missed than detected."
+            )
+            strings = "string" if self.learnable_strings == 1 else "strings"
+            equal = ", and only if they are equally frequent" if self.learnable_strings > 1 else ""
+            yield f"At most {self.learnable_strings:,} {strings} can be learned{equal}."
+            if self.num_fitted < self.num_candidates:
+                yield (
+                    "There are too many candidates to estimate all at once: the plan assumes a decoder that first "
+                    f"screens them and then fits about {self.num_fitted:,}."
+                )
         if at := self._at_share():
             yield (
                 f"A string held by {at['frequency']:.3%} ({at['count']:,.0f} reports, standard error "
-                f"{at['standard_error']:,.0f}) needs {self._devices(at['reports_needed'])} reports to be detected: "
+                f"{at['standard_error']:,.0f}) needs {at['reports_needed']:,} reports to be detected: "
                 f"{self.num_reports:,} are {'enough' if at['detectable'] else 'too few'}."
             )
-        if self.nearest:
-            yield self.nearest.plain_words()
 
     def _at_share(self) -> dict[str, Any] | None:
         """Return how well the count of a string of the share asked for will be known."""
@@ -365,49 +321,20 @@ class RapporPlan(Plan):
             "reports_needed": self.people_needed,
         }
 
-    def _detected(self) -> Iterator[str]:
-        surely = (
-            f"nine times in ten from {self.reliable_frequency:.3%}"
-            if self.reliable_frequency <= 1
-            else "and no share nine times in ten"
-        )
-        yield (
-            f"With {self.num_candidates:,} candidates and a chance of {100 * self.alpha:.3g}% of any false detection, "
-            f"a string is found about half the time from a share of {self.detectable_frequency:.3%}, {surely}; at a "
-            f"false discovery rate of {100 * self.alpha:.3g}% instead, half the time from "
-            f"{min(self.detectable_frequency_fdr, 1.0):.3%}. Rarer strings are more likely missed than detected."
-        )
-        strings = "string" if self.learnable_strings == 1 else "strings"
-        equal = ", and only if they are equally frequent" if self.learnable_strings > 1 else ""
-        yield f"At most {self.learnable_strings:,} {strings} can be learned{equal}."
-        if self.num_fitted < self.num_candidates:
-            yield (
-                "There are too many candidates to estimate all at once: the plan assumes a decoder that first screens "
-                f"them and then fits about {self.num_fitted:,}."
-            )
-
-    def _spare(self) -> Iterator[str]:
-        enough = self.sufficient_epsilon_permanent
-        if enough is not None and enough < self.mechanism.epsilon_permanent - 1e-3:
-            yield (
-                f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard "
-                "error; a larger one pays where reports of one device are averaged, and hides changes of value better."
-            )
-
     def as_table(self) -> Table:
         """Return the plan's figures."""
-        told, central, built = self.privacy, self.shuffled, self.mechanism
+        told, central = self.privacy, self.shuffled
         epsilons = {
             "epsilon of one report": told.epsilon_report,
             f"the same, shuffled among {central.reports:,} (delta {central.delta:g})": central.epsilon,
-            **{f"epsilon of {n} reports of one value": told.epsilon_n[n] for n in EPSILONS_SHOWN},
+            **{f"epsilon of {n} reports of one value": told.epsilon_n[n] for n in (2, 5, 10)},
             "epsilon of any number of them": told.epsilon_permanent,
             "epsilon of any 2 reports, changing or not": told.epsilon_any[2],
         }
         figures = {
             "parameters": " ".join(f"{name}={self.parameters[name]:.4g}" for name in "khmpqf"),
             **{name: epsilon_text(epsilon) for name, epsilon in epsilons.items()},
-            "votes of one crafted report, at most": f"{built.influence.up:.1f}",
+            "votes of one crafted report, at most": f"{self.mechanism.influence.up:.1f}",
             "standard error of a rare count": thousands(self.standard_error),
             "share detected half the time": f"{self.detectable_frequency:.3%}",
         }
@@ -427,7 +354,6 @@ class RapporPlan(Plan):
             "influence": self.mechanism.influence.to_json(),
             "share": self._at_share(),
             "sufficient_epsilon_permanent": self.sufficient_epsilon_permanent,
-            "nearest": self.nearest and self.nearest.to_json(),
             "claims": privacy["claims"],
             "linkable": privacy["linkable"],
             "plain_words": self.plain_words(),
@@ -435,7 +361,6 @@ class RapporPlan(Plan):
 
 
 EPSILON_REPORTS: Final = (1, 2, 3, 5, 10, 20, 100)
-EPSILONS_SHOWN: Final = (2, 5, 10)
 _NUMBERS: Final = (
     "core_seconds",
     "num_reports",

@@ -139,7 +139,13 @@ class YearPlan(Shown, Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before trusting the numbers."""
-        return tuple(self.all_notes())
+        return (
+            "epsilon is of one report, and any year of all reports, whatever a device holds and however it changes",
+            "the last way keeps to its bound only while a value never changes; its year is the first one",
+        )
+
+    def all_notes(self) -> tuple[str, ...]:
+        return self.notes
 
     def rows(self) -> Sequence[Mapping[str, Any]]:
         """Return a dictionary for each way."""
@@ -179,7 +185,3 @@ class YearPlan(Shown, Result):
         yield f'panel = {{cycle = "{panel.cycle}", answers = {panel.answers}}}'
         yield f'budget = {{epsilon = {self.epsilon!r}, per = "year"}}'
         yield from best.toml().split("\n")
-
-    def all_notes(self) -> Iterator[str]:
-        yield "epsilon is of one report, and any year of all reports, whatever a device holds and however it changes"
-        yield "the last way keeps to its bound only while a value never changes; its year is the first one"

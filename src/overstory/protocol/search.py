@@ -22,8 +22,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from overstory.protocol.channels import ONE
-from overstory.protocol.domains.codes import CodedDomain, CodedIntegers, tried_at
-from overstory.protocol.domains.unknown import ELSEWHERE, coded_from
+from overstory.protocol.domains.codes import ELSEWHERE, CodedDomain, CodedIntegers, coded_from, tried_at
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import (
     SEEDS,

@@ -3,7 +3,7 @@
 import pytest
 
 from overstory.protocol.domains import domain_from
-from overstory.protocol.domains.unknown import ELSEWHERE, UnknownIntegers, UnknownStrings
+from overstory.protocol.domains.codes import ELSEWHERE, unknown_integers, unknown_strings
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
 from overstory.protocol.metrics.metric_table import metric_from_json
@@ -38,9 +38,9 @@ def test_each_kind_is_read_and_read_again_from_the_public_registry(domain, value
 @pytest.mark.parametrize(
     ("domain", "without_code", "of_another_type"),
     [
-        (UnknownStrings(3), ["oaks"], [7, None]),
-        (UnknownStrings(3, alphabet="abc"), ["abx", "aaaa"], [7]),
-        (UnknownIntegers(8), [256, -1], ["7", True]),
+        (unknown_strings(3), ["oaks"], [7, None]),
+        (unknown_strings(3, alphabet="abc"), ["abx", "aaaa"], [7]),
+        (unknown_integers(8), [256, -1], ["7", True]),
     ],
 )
 def test_a_value_without_a_code_is_elsewhere_and_one_of_another_type_refused(domain, without_code, of_another_type):

@@ -22,7 +22,6 @@ from overstory.collector.settings import Limits
 from overstory.protocol.errors import WireError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry
-from overstory.protocol.wire.json_uploads import uploads_from_json
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import (
     HEADER,
@@ -35,6 +34,7 @@ from overstory.protocol.wire.upload import (
     Upload,
     cohort_width,
     decode_uploads,
+    uploads_from_json,
 )
 
 FEW: Final = 16  # up to this many reports are checked one by one: that is faster than calling NumPy

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.oblivious.formats import KEY_BYTES
-from overstory.protocol.oblivious.messages import KeyConfiguration
+from overstory.protocol.oblivious.formats import KEY_BYTES, KeyConfiguration
 
 HEADER: Final = """\
 # Private keys of Oblivious HTTP: who has them can read what came through a relay. The newest key is the last.

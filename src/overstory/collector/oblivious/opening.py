@@ -14,13 +14,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from overstory.collector.oblivious.keys import UNDECRYPTABLE, UNKNOWN_KEY, PrivateKey, read_private_keys
 from overstory.protocol.errors import WireError
-from overstory.protocol.oblivious.formats import KEY_BYTES
+from overstory.protocol.oblivious.formats import AES_128_GCM, KDF, KEM, KEY_BYTES
 from overstory.protocol.oblivious.messages import (
-    AES_128_GCM,
     CHACHA20_POLY1305,
     HEADER_BYTES,
-    KDF,
-    KEM,
     REQUEST_LABEL,
     Cipher,
     Context,

@@ -20,7 +20,7 @@ from overstory.protocol.metrics.groups import FLOOR, OTHER
 from overstory.protocol.metrics.metric import FEWEST_TOGETHER
 from overstory.protocol.metrics.metric_table import PUBLISH_LEAST
 from overstory.protocol.metrics.panel import Panel
-from overstory.protocol.metrics.toml_positions import positions
+from overstory.protocol.metrics.toml_fields import positions
 
 TWO_ROUNDS: Final = (
     "oracles of two rounds, such as l-osue and rappor, hide the change, and send reports that are only alike"
@@ -41,7 +41,7 @@ SOON = 30  # days before its expiry at which a metric is worth a decision
 def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, server: str | None = None) -> list[Fault]:
     """Return what to look at again, each with its line; a past expiry is no fault: late reports are still taken."""
     where = positions(text)
-    keys: dict[str | int, set[str | int]] = {}
+    keys: dict[str, set[str]] = {}
     for path in where:
         if len(path) == 3 and path[0] == "metrics":
             keys.setdefault(path[1], set()).add(path[2])
@@ -211,7 +211,7 @@ def _resolution(metric: Metric) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{many}; a resolution such as 64 lets values come again"
 
 
-def _caps(metric: Metric, written: set[str | int]) -> Iterator[tuple[str, str]]:
+def _caps(metric: Metric, written: set[str]) -> Iterator[tuple[str, str]]:
     terms, cap = metric_terms(metric), metric.max_values
     if terms.once:
         for key in sorted({"max_values", "over_cap"} & written):

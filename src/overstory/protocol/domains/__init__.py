@@ -29,8 +29,8 @@ _KINDS: Final[Mapping[str, str]] = {
     "strings": "domains:Strings",
     "set": "item_sets:item_set",
     "interval": "numbers:Interval",
-    "unknown-strings": "unknown:UnknownStrings",
-    "unknown-integers": "unknown:UnknownIntegers",
+    "unknown-strings": "codes:unknown_strings",
+    "unknown-integers": "codes:unknown_integers",
     "table": "tables:table_of",
 }
 """By the name of a kind: the module here, and what builds the domain. Naming a kind imports its module."""
@@ -65,5 +65,5 @@ def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
     try:
         return build(*parts, **{FIELDS.get(key, key): value for key, value in given.items()})
     except TypeError as error:
-        detail = str(error).partition("__init__() ")[2] or str(error)
+        detail = str(error).partition("() ")[2] or str(error)
         raise ParameterError(f"domain {kind}: {detail}") from None

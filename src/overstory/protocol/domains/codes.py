@@ -1,18 +1,21 @@
-"""Values too many to list: integers and strings, each as a code of one fixed width.
+"""Values too many to list: integers and strings, each as a code of one fixed width, and the domain of a metric of them.
 
 A search walks along the code's bits from the most significant one, so whatever has a code can be searched for. A string
-becomes its bytes and an end marker, or blocks of symbols of a declared alphabet.
+becomes its bytes and an end marker, or blocks of symbols of a declared alphabet. A value without a code, such as a
+string that is too long, is reported as *elsewhere*, through the same randomizer as any other.
 """
 
 from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, ClassVar, Final
 
+from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import NoCodeError, ParameterError
 from overstory.protocol.kinds.base import check_count
 
@@ -44,7 +47,7 @@ class CodedDomain(ABC):
 
     def text(self, value: Any) -> str:
         """Return the value as it is shown: of a string, bytes that are no UTF-8 as escapes."""
-        return shown(value)
+        return str(value.decode("utf-8", "backslashreplace"))
 
     def parse(self, text: str) -> Any:
         """Return the value that a text file means by `text`; `NoCodeError` when it has no code."""
@@ -76,10 +79,6 @@ class CodedDomain(ABC):
     @abstractmethod
     def most_values(self, step: int) -> int:
         """Return a bound on the values that share all but the last `step` bits of their codes."""
-
-    @abstractmethod
-    def prefix_text(self, bits: int, num_bits: int) -> str:
-        """Return what is certain of values whose codes begin with these bits, as it is shown; "" where nothing is."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +131,6 @@ class CodedIntegers(CodedDomain):
 
     def most_values(self, step: int) -> int:
         return 1 << step
-
-    def prefix_text(self, bits: int, num_bits: int) -> str:
-        open_digits = -(-(self.bits - num_bits) // 4)
-        digits = -(-self.bits // 4) - open_digits
-        return f"0x{bits >> (num_bits - self.bits) % 4:0{digits}x}" if digits > 0 else ""
 
     def _says(self) -> str:
         return f"integers from 0 to 2**{self.bits} - 1"
@@ -200,7 +194,7 @@ class CodedStrings(CodedDomain):
 
     def _end(self, bits: int, num_bits: int) -> bool | None:
         """Return True where a text has ended, None where it may go on, False where the bits are no text's."""
-        raw, rest = _whole_bytes(bits, num_bits), bits & ((1 << num_bits % 8) - 1)
+        raw, rest = (bits >> num_bits % 8).to_bytes(num_bits // 8, "big"), bits & ((1 << num_bits % 8) - 1)
         start = unfinished_at(raw)
         if start == len(raw) or raw[start] != END:
             return None if start == len(raw) or _may_go_on(raw[start:]) else False
@@ -209,17 +203,6 @@ class CodedStrings(CodedDomain):
     def most_values(self, step: int) -> int:
         """Return the most strings: one for each byte that may be the last, and what may stand before it."""
         return sum(1 << place for place in range(step % 8, step - 7, 8)) + 1
-
-    def prefix_text(self, bits: int, num_bits: int) -> str:
-        raw = _whole_bytes(bits, num_bits)
-        if self.is_text:
-            return shown(raw[: unfinished_at(raw)])
-        before_zeros = raw.rstrip(b"\0")
-        return shown(before_zeros[:-1] if before_zeros.endswith(bytes([END])) else raw)
-
-
-def _whole_bytes(bits: int, num_bits: int) -> bytes:
-    return (bits >> num_bits % 8).to_bytes(num_bits // 8, "big")
 
 
 def unfinished_at(raw: bytes) -> int:
@@ -336,19 +319,11 @@ class AlphabetStrings(CodedDomain):
             code = code << self.block_bits | number
         return code
 
-    def _string(self, digits: Iterable[int]) -> str:
-        """Return the characters of digits, up to an end."""
-        text = ""
-        for digit in digits:
-            if not digit:
-                break
-            text += self.alphabet[digit - 1]
-        return text
-
     def value(self, code: int) -> bytes | None:
         if self._next(code) != code:
             return None
-        return self._string(digit for number in self._numbers(code) for digit in self._spelled(number)).encode()
+        digits = (digit for number in self._numbers(code) for digit in self._spelled(number))
+        return "".join(self.alphabet[digit - 1] for digit in takewhile(bool, digits)).encode()
 
     def canonical(self) -> dict[str, Any]:
         return {"domain": "strings", "max_bytes": self.longest, "alphabet": self.alphabet}
@@ -406,15 +381,6 @@ class AlphabetStrings(CodedDomain):
         between: int = self.block_values ** (blocks - 1)
         return min(1 << step, min(1 << rest, self.block_values) * between * -(-self.block_values // ends))
 
-    def prefix_text(self, bits: int, num_bits: int) -> str:
-        left, largest = self.width - num_bits, self.block_values - 1
-        first, last = (
-            [digit for number in self._numbers(code) for digit in self._spelled(min(number, largest))]
-            for code in (bits << left, (bits + 1 << left) - 1)
-        )
-        size = next((i for i, (a, b) in enumerate(zip(first, last, strict=True)) if a != b), len(first))
-        return self._string(first[:size])
-
 
 def coded_strings(max_bytes: int = MAX_BYTES, alphabet: str = "", *, is_text: bool = False) -> CodedDomain:
     """Return the codes of strings of bytes, or of an alphabet's characters where there is one."""
@@ -437,11 +403,6 @@ def text_of(raw: bytes) -> str | None:
         return None
 
 
-def shown(raw: bytes) -> str:
-    """Return bytes as text, those that are no UTF-8 as escapes."""
-    return raw.decode("utf-8", "backslashreplace")
-
-
 def tried_at(domain: CodedDomain, steps: Sequence[int], beam: int) -> tuple[int, ...]:
     """Return how many prefixes a search tries at each level, at most; at the last one, only what is a value's code."""
     parents, counts = 1, []
@@ -449,3 +410,110 @@ def tried_at(domain: CodedDomain, steps: Sequence[int], beam: int) -> tuple[int,
         counts.append(parents << step)
         parents = min(beam, counts[-1])
     return (*counts, *(parents * domain.most_values(step) for step in steps[-1:]))
+
+
+CODED: Final[Mapping[str, Callable[..., CodedDomain]]] = {"integers": CodedIntegers, "strings": coded_strings}
+
+
+def coded_from(canonical: Any) -> CodedDomain:
+    """Return the codes of their `CodedDomain.canonical`."""
+    given: dict[str, Any] = {"is_text" if key == "text" else key: value for key, value in dict(canonical).items()}
+    kind = given.pop("domain", None)
+    if kind not in CODED:
+        raise ParameterError(f"there are no codes {kind!r}: choose one of {', '.join(CODED)}")
+    try:
+        return CODED[kind](**given)
+    except TypeError as error:
+        raise ParameterError(f"codes of {kind}: {str(error).partition('() ')[2]}") from None
+
+
+ELSEWHERE: Final = b""  # what a mechanism takes for a value without a code
+ELSEWHERE_LABEL: Final = "a value that the search does not cover"
+MOST_KNOWN: Final = 10_000  # values of a dictionary: a question about more of them is a list of candidates
+
+
+@dataclass(frozen=True)
+class UnknownValues(AnyDomain):
+    """Texts or whole numbers that nobody listed, each with a code along which a search finds it."""
+
+    coded: CodedDomain
+    known: tuple[str, ...] = ()  # what is expected: a share of the devices is asked about these values alone
+
+    size = None
+    labels = ()
+    ordered = False
+    families = ("codes",)
+    reading: ClassVar[str | None] = "search"
+
+    def __post_init__(self) -> None:
+        given: Any = self.known
+        if not isinstance(given, list | tuple) or not all(isinstance(each, str | int) for each in given):
+            raise ParameterError("known: give a list of values")
+        object.__setattr__(self, "known", tuple(str(each) for each in given))
+        if len(self.known) > MOST_KNOWN:
+            raise ParameterError(f"known: {len(self.known):,} values: give at most {MOST_KNOWN:,}")
+        for text in self.known:
+            try:
+                self.coded.parse(text)
+            except ParameterError as error:
+                raise ParameterError(f"known: {error}") from None
+        if len(set(self.known)) != len(self.known):
+            raise ParameterError("known: a value comes twice")
+
+    @property
+    def kind(self) -> str:  # type: ignore[override] # of a registry
+        return "unknown-integers" if self.coded.is_numeric else "unknown-strings"
+
+    @property
+    def value_type(self) -> type[str | int]:  # type: ignore[override] # nobody sets it
+        return int if self.coded.is_numeric else str
+
+    def completes(self, metric: str) -> dict[str, Any]:
+        return {"values": self.coded.canonical(), "known": self.known, "hash_key": metric}
+
+    def encode(self, value: Any) -> int | bytes:
+        if self.coded.is_numeric:
+            is_one, wanted = (
+                hasattr(value, "__index__") and not isinstance(value, bool),
+                "whole number: give an integer",
+            )
+        else:
+            is_one, wanted = isinstance(value, str), "text: give a string"
+        if not is_one:
+            raise ParameterError(f"a {type(value).__name__} is no {wanted}")
+        try:
+            return self.coded.code(value)
+        except NoCodeError:
+            return ELSEWHERE
+
+    def label(self, encoded: Any) -> str:
+        value = None if encoded == ELSEWHERE else self.coded.value(encoded)
+        return ELSEWHERE_LABEL if value is None else self.coded.text(value)
+
+    def encodings(self, labels: Sequence[str]) -> Sequence[Any]:
+        return [self.encode(self.read(label)) for label in labels]
+
+    def canonical(self) -> dict[str, Any]:
+        codes = {key: value for key, value in self.coded.canonical().items() if key not in {"domain", "text"}}
+        return {"domain": self.kind, **codes} | ({"known": list(self.known)} if self.known else {})
+
+    def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
+        form = self.canonical()
+        if self.coded.is_numeric:
+            covered, others = f"whole number below 2^{form['bits']}", "another one"
+        else:
+            letters = f"characters of {form['alphabet']}" if "alphabet" in form else "bytes"
+            covered, others = f"text of at most {form['max_bytes']} {letters}", "any other text"
+        expected = f"{len(self.known):,} expected value{'s' * (len(self.known) != 1)}"
+        asked = f"; some devices are asked about {expected}, the others about the rest" if self.known else ""
+        return f"any {covered}{asked}; {others} is reported as elsewhere"
+
+
+def unknown_strings(max_bytes: int = MAX_BYTES, alphabet: str = "", known: tuple[str, ...] = ()) -> UnknownValues:
+    """Return the texts of at most so many bytes; of so many characters, where an alphabet is given."""
+    return UnknownValues(coded_strings(max_bytes, alphabet, is_text=not alphabet), known)
+
+
+def unknown_integers(bits: int = 64, known: tuple[str, ...] = ()) -> UnknownValues:
+    """Return the whole numbers below ``2**bits``."""
+    return UnknownValues(CodedIntegers(bits), known)

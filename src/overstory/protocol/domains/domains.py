@@ -208,14 +208,11 @@ class Categories(Domain):
     def symbol(self, value: Any) -> int:
         if not isinstance(value, str):
             raise ParameterError(f"a category is a string, not {value!r}")
-        symbol = self.symbol_of(value)
+        symbol = self._symbols.get(value, None if self.other is None else self.size - 1)
         if symbol is None:
             shown = ", ".join(map(repr, self.names[:8])) + (", ..." if len(self.names) > 8 else "")
             raise ParameterError(f"{value!r} is not a category: choose one of {shown}")
         return symbol
-
-    def symbol_of(self, name: str) -> int | None:
-        return self._symbols.get(name, None if self.other is None else self.size - 1)
 
     def examples(self) -> tuple[str, ...]:
         return self.labels

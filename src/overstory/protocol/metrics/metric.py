@@ -142,14 +142,11 @@ class Metric:
 
     def newest_final(self, now: float) -> int:
         """Return the newest period that is final at a unix time; of an ended metric, its last one."""
-        return self._newest(now, self.grace_days)
+        return self.newest_over(now - self.grace_days * DAY)
 
     def newest_over(self, now: float) -> int:
         """Return the newest period that ended before the hour in which reports wait; of an ended metric, its last."""
-        return self._newest(now, 0)
-
-    def _newest(self, now: float, days: int) -> int:
-        return min(self.period.last_ended(now - SLACK, days), self.period.number(self.expires_at - 1))
+        return min(self.period.number(now - SLACK) - 1, self.period.number(self.expires_at - 1))
 
     def canonical(self) -> dict[str, Any]:
         """Return all that a report's meaning or privacy depends on, as JSON values."""
@@ -198,16 +195,11 @@ class Metric:
         """Whether a device sends one report by these parameters, and then no other."""
         return self.panel is None and self.mechanism.once
 
-    @property
-    def counted_by_label(self) -> bool:
-        """Whether counts are kept per label: where there are more seeds or rows than can be counted apart."""
-        return self.mechanism.counted_by_value
-
     @cached_property
     def counts_digest(self) -> bytes:
         """The 16-byte digest of all that stored counts depend on: the mechanism, and labels where they are counted."""
         labels = None
-        if self.counted_by_label:
+        if self.mechanism.counted_by_value:  # more seeds or rows than can be counted apart
             labels = hashlib.blake2b(context(*self.labels), digest_size=16, person=b"labels").hexdigest()
         return digest({"mechanism": self.mechanism.digest.hex(), "labels": labels})
 

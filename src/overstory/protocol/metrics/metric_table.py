@@ -8,10 +8,9 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from overstory.protocol.domains import domain_from
 from overstory.protocol.domains.domains import AnyDomain, Strings
@@ -86,7 +85,7 @@ def build_metric(
     fields: Fields, folder: Folder | None, shared: Panel | None = None, *, read_candidates: bool = True
 ) -> Metric | None:
     """Return the metric of a table, or None after noting every fault; without a folder no other file is read."""
-    name = str(fields.path[-1])
+    name = fields.path[-1]
     fields.unknown(KEYS)
     if METRIC_ID.fullmatch(name) is None:
         fields.fault(
@@ -134,17 +133,17 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
         given = {key: value for key, value in domain.items() if key != "domain" and value is not None}
         table["domain"] = {"kind": domain["domain"], **given}
         table["expires"] = dt.date.fromisoformat(entry["expires"])
-        stated, panel = entry["digest"], _panel_from_json(entry.get("panel"))
+        stated, panel = entry["digest"], None
+        if entry.get("panel") is not None:
+            from overstory.protocol.metrics.panel import Panel
+
+            panel = Panel.from_json(entry["panel"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise FormatError(f"this is no metric of a public registry: {error!r}") from None
-    from overstory.protocol.metrics.toml_positions import TomlPosition
-
-    nowhere: defaultdict[tuple[str | int, ...], TomlPosition] = defaultdict(lambda: TomlPosition(1, 0, 0, 0))
-    root = Fields({name: table}, (), nowhere)
-    fields = root.subtable(name, "a table")
-    metric = None if fields is None else build_metric(fields, None, panel)
+    fields = Fields(table, (name,))
+    metric = build_metric(fields, None, panel)
     if metric is None:
-        raise FormatError("; ".join(f"{fault.field}: {fault.message}" for fault in root.faults))
+        raise FormatError("; ".join(f"{'.'.join(path)}: {message}" for path, message in fields.faults))
     if metric.digest.hex() != stated:
         raise FormatError(f"{name}: this version of overstory reads another metric in it than its digest states")
     return metric
@@ -165,7 +164,9 @@ def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> Kind | No
     if oracle is None or wrong:
         return None
     if domain is None:
-        _check_parameters(fields, oracle, given)
+        accepted = parameters_of(BUILDERS[oracle])
+        sized = {key: value for key, value in SOME.items() if key in accepted}
+        _built(fields, oracle, _with_window(fields, sized | given, accepted))
         return None
     completed = _completed(fields, name, oracle, domain, given)
     built = None if completed is None else _built(fields, oracle, completed)
@@ -173,13 +174,6 @@ def _mechanism(fields: Fields, name: str, domain: AnyDomain | None) -> Kind | No
         fields.fault("oracle", f"{oracle} is for {built.domain_size} values, and the domain has {domain.size}")
         return None
     return built
-
-
-def _check_parameters(fields: Fields, oracle: str, given: Mapping[str, Any]) -> None:
-    """Note what is wrong with parameters whatever the domain is: they are tried with one of a usual size."""
-    accepted = parameters_of(BUILDERS[oracle])
-    sized = {name: value for name, value in SOME.items() if name in accepted}
-    _built(fields, oracle, _with_window(fields, sized | dict(given), accepted))
 
 
 def _is_parameter(value: Any) -> bool:
@@ -264,14 +258,6 @@ def _panel(fields: Fields, shared: Panel | None) -> Panel | None:
     return panel
 
 
-def _panel_from_json(entry: Any) -> Panel | None:
-    if entry is None:
-        return None
-    from overstory.protocol.metrics.panel import Panel
-
-    return Panel.from_json(entry)
-
-
 def _period(fields: Fields) -> Period | None:
     given = fields.required("period", 'how often a device reports, such as "day"')
     if given is None:
@@ -325,13 +311,6 @@ def _check_published(fields: Fields, rest: Mapping[str, Any]) -> None:
         )
 
 
-class DomainRead(NamedTuple):
-    """A metric's domain, with the lines of the file of candidates that it names, where it was read."""
-
-    domain: AnyDomain | None  # None after noting a fault
-    candidates: tuple[str, ...] | None = None
-
-
 def read_candidate_file(folder: Folder, name: str) -> tuple[str, ...]:
     """Return the candidates of a file in the registry's folder: UTF-8 text, one a line, without the blank lines."""
     if not name or "\\" in name or PurePosixPath(name).is_absolute():
@@ -364,23 +343,25 @@ def _lines(raw: bytes, name: str) -> Iterator[tuple[int, str]]:
                 raise FormatError(f"no UTF-8 text ({error.reason})", source=name, line=number) from None
 
 
-def read_domain(fields: Fields, folder: Folder | None, *, read_candidates: bool = True) -> DomainRead:
-    """Return a metric's domain, and its candidates where there is a file of them."""
+def read_domain(
+    fields: Fields, folder: Folder | None, *, read_candidates: bool = True
+) -> tuple[AnyDomain | None, tuple[str, ...] | None]:
+    """Return a metric's domain, None after noting a fault, and its candidates where there is a file of them."""
     table = fields.subtable("domain", 'a table such as {kind = "bins", min = 0, max = 2, count = 100}')
     if table is None:
-        return DomainRead(None)
+        return None, None
     kind = table.required("kind", f"one of {', '.join(DOMAIN_KEYS)}")
     if not isinstance(kind, str) or kind not in DOMAIN_KEYS:
         if kind is not None:
             table.fault("kind", f"{kind!r:.100} is no kind of domain: choose one of {', '.join(DOMAIN_KEYS)}")
-        return DomainRead(None)
+        return None, None
     table.unknown(DOMAIN_KEYS[kind])
     if not table.is_sound:
-        return DomainRead(None)
+        return None, None
     domain = _symbols(fields, table, folder)
     if folder is None or not read_candidates or not isinstance(domain, Strings) or domain.candidates is None:
-        return DomainRead(domain)
-    return DomainRead(domain, _file(table, folder, "candidates", domain.candidates))
+        return domain, None
+    return domain, _file(table, folder, "candidates", domain.candidates)
 
 
 def _symbols(fields: Fields, table: Fields, folder: Folder | None) -> AnyDomain | None:

@@ -15,13 +15,13 @@ from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.kinds.base import digest
 from overstory.protocol.metrics.metric import Metric
 from overstory.protocol.metrics.metric_table import Folder, build_metric
-from overstory.protocol.metrics.toml_fields import Fields, RegistryError, read_root
+from overstory.protocol.metrics.toml_fields import Fields, RegistryError, located, read_root
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from overstory.protocol.metrics.panel import Panel
-    from overstory.protocol.metrics.tables import ObliviousRoute, Operator, PersonBudget, Tables
+    from overstory.protocol.metrics.tables import ObliviousRoute, Operator, PersonBudget
 
 PACKAGE: Final = "package:"  # how the name of a file inside an installed package begins
 
@@ -208,21 +208,21 @@ def parse_registry(
     root = read_root(text, source=source)
     root.unknown(("registry", *TABLES, "panel", "opt_out", "metrics"))
     version = root.text("registry", "the registry's version, such as its date")
-    panel = _panel(root)
+    panel, route, budget, operator = None, None, None, None
+    if "panel" in root.table:
+        from overstory.protocol.metrics.panel import read_shared
+
+        panel = read_shared(root)
     metrics = _metrics(root, folder, panel, read_candidates=read_candidates)
-    opt_out, (budget, route, operator) = _opt_out(root, metrics), _tables(root, metrics)
+    opt_out = _opt_out(root, metrics)
+    if not root.table.keys().isdisjoint(TABLES) or any(metric.is_oblivious for metric in metrics.values()):
+        from overstory.protocol.metrics.tables import read_tables  # a registry without them loads nothing of it
+
+        budget, route, operator = read_tables(root, metrics)
     if root.faults:
-        raise RegistryError(root.faults, source=source)
+        raise RegistryError(located(root.faults, text), source=source)
     assert version is not None
     return MetricRegistry(metrics, version, budget, text, opt_out, route, panel, operator)
-
-
-def _panel(root: Fields) -> Panel | None:
-    if "panel" not in root.table:
-        return None
-    from overstory.protocol.metrics.panel import read_shared
-
-    return read_shared(root)
 
 
 def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:
@@ -232,15 +232,6 @@ def _opt_out(root: Fields, metrics: Mapping[str, Metric]) -> str | None:
         whose = f", because estimates of {', '.join(published)} are published" if published else ""
         return root.text("opt_out", f"a sentence on how a person stops the collection{whose}")
     return None
-
-
-def _tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables | tuple[None, None, None]:
-    """Return the tables that few registries have; who has none of them loads nothing of them."""
-    if root.table.keys().isdisjoint(TABLES) and not any(metric.is_oblivious for metric in metrics.values()):
-        return None, None, None
-    from overstory.protocol.metrics.tables import read_tables
-
-    return read_tables(root, metrics)
 
 
 def _metrics(root: Fields, folder: Folder | None, panel: Panel | None, *, read_candidates: bool) -> dict[str, Metric]:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
 from overstory.protocol.errors import WireError
@@ -31,19 +31,13 @@ BUDGET: Final = 'a table such as {epsilon = 4.0, per = "year"}'
 ROUTE: Final = 'a table such as {relay = "https://relay.example.org/", operator = "Example Relay Inc.", keys = "HEX"}'
 
 
-class Tables(NamedTuple):
-    """What a registry says in them."""
-
-    budget: PersonBudget | None = None
-    oblivious: ObliviousRoute | None = None
-    operator: Operator | None = None
-
-
-def read_tables(root: Fields, metrics: Mapping[str, Metric]) -> Tables:
-    """Return the tables of a registry, after noting every fault in them."""
+def read_tables(
+    root: Fields, metrics: Mapping[str, Metric]
+) -> tuple[PersonBudget | None, ObliviousRoute | None, Operator | None]:
+    """Return budget, oblivious and operator of a registry, after noting every fault in them."""
     budget = _read_budget(root, metrics) if "budget" in root.table else None
     operator = _read_operator(root) if "operator" in root.table else None
-    return Tables(budget, _read_route(root, metrics), operator)
+    return budget, _read_route(root, metrics), operator
 
 
 @dataclass(frozen=True)
@@ -93,15 +87,12 @@ def contrast(first: str, second: str) -> float:
     >>> contrast("#000000", "#ffffff"), round(contrast("#767676", "#ffffff"), 2)
     (21.0, 4.54)
     """
-    lighter, darker = sorted(map(_luminance, (first, second)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def _luminance(colour: str) -> float:
-    """Return the relative luminance: 0.2126 R + 0.7152 G + 0.0722 B, of linear light."""
-    parts = [byte / 255 for byte in bytes.fromhex(colour[1:])]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    luminances = []
+    for colour in (first, second):  # of each the relative luminance, of linear light
+        parts = [byte / 255 for byte in bytes.fromhex(colour[1:])]
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        luminances.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
+    return (max(luminances) + 0.05) / (min(luminances) + 0.05)
 
 
 @dataclass(frozen=True)
@@ -166,7 +157,11 @@ def _read_budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | 
     epsilon = _epsilon(table, "epsilon")
     against = table.choice("against", AGAINST, "any-history")
     per = table.choice("per", PER, "ever")
-    attributes = _attributes(table, {metric.attribute for metric in metrics.values()})
+    inner = table.subtable("attributes", "a table such as {battery = 5.0}") if "attributes" in table.table else None
+    limits = {} if inner is None else {name: _epsilon(inner, name) for name in inner.table}
+    for name in limits.keys() - {metric.attribute for metric in metrics.values()}:
+        table.fault(f"attributes.{name}", f"no metric has the attribute {name!r:.100}")
+    attributes = {name: most for name, most in limits.items() if most is not None}
     if not table.is_sound or epsilon is None:
         return None
     budget = PersonBudget(epsilon, cast("Against", against), attributes, cast("Stretch", per))
@@ -182,15 +177,6 @@ def _read_budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | 
                 key = "epsilon" if attribute is None else f"attributes.{attribute}"
                 table.fault(key, f"{most:g} is less than one report of {name} costs, {cost:.4f}: give more")
     return budget
-
-
-def _attributes(table: Fields, used: set[str | None]) -> dict[str, float]:
-    inner = table.subtable("attributes", "a table such as {battery = 5.0}") if "attributes" in table.table else None
-    limits = {} if inner is None else {name: _epsilon(inner, name) for name in inner.table}
-    for name in limits:
-        if inner is not None and name not in used:
-            inner.fault(name, f"no metric has the attribute {name!r:.100}")
-    return {name: most for name, most in limits.items() if most is not None}
 
 
 def _epsilon(table: Fields, key: str) -> float | None:
@@ -224,7 +210,7 @@ def _read_route(root: Fields, metrics: Mapping[str, Metric]) -> ObliviousRoute |
     """Return the relay; that a metric needs one is a fault where there is none."""
     if "oblivious" not in root.table:
         for name in [name for name, metric in metrics.items() if metric.is_oblivious]:
-            metric = Fields(root.table["metrics"][name], ("metrics", name), root.positions, root.faults)
+            metric = Fields(root.table["metrics"][name], ("metrics", name), root.faults)
             metric.fault("transport", f"reports of this metric need a relay: give [oblivious], {ROUTE}")
         return None
     table = root.subtable("oblivious", ROUTE, ("relay", "operator", "keys"))

@@ -10,18 +10,14 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from overstory.protocol.errors import FormatError, suggestion
 from overstory.protocol.wire import METRIC_ID
 
-if TYPE_CHECKING:
-    from overstory.protocol.metrics.toml_positions import Path, TomlPosition
-
-
 Value = TypeVar("Value")
+Path = tuple[str, ...]  # keys from the document's root
 
 
 @dataclass(frozen=True, order=True)
@@ -82,9 +78,8 @@ class Fields:
     """
 
     table: Mapping[str, Any]
-    path: Path  # where the table lies
-    positions: Mapping[Path, TomlPosition]  # by key
-    faults: list[Fault] = field(default_factory=list)
+    path: Path = ()  # where the table lies
+    faults: list[tuple[Path, str]] = field(default_factory=list)  # what is wrong, by the keys that lead there
 
     def __post_init__(self) -> None:
         self._before = len(self.faults)
@@ -94,21 +89,15 @@ class Fields:
         return len(self.faults) == self._before
 
     def fault(self, key: str | None, message: str) -> None:
-        """Note a fault of a key, at its line, or at the nearest table's that was written."""
-        path = self.path if key is None else (*self.path, *key.split("."))
-        nearest = path
-        while nearest and nearest not in self.positions:
-            nearest = nearest[:-1]
-        line = self.positions[nearest].line if nearest else 1
-        self.faults.append(Fault(line, ".".join(map(str, path)), message))
+        """Note a fault of a key, or of the table itself."""
+        self.faults.append((self.path if key is None else (*self.path, *key.split(".")), message))
 
     def unknown(self, keys: Collection[str]) -> None:
         """Note every key that is not known, with the one that may have been meant."""
         for key in self.table:
             if key not in keys:
                 wanted = suggestion(key, keys) or f"; the keys are {', '.join(keys)}"
-                path = (*self.path, key)
-                self.faults.append(Fault(self.positions[path].line, ".".join(map(str, path)), f"no such key{wanted}"))
+                self.faults.append(((*self.path, key), f"no such key{wanted}"))
 
     def required(self, key: str, wanted: str) -> Any:
         if key not in self.table:
@@ -165,7 +154,7 @@ class Fields:
         value = self.taken(key, self.required(key, wanted), dict, f"{{}} is no table: give {wanted}")
         if value is None:
             return None
-        inner = Fields(value, (*self.path, key), self.positions, self.faults)
+        inner = Fields(value, (*self.path, key), self.faults)
         if keys:
             inner.unknown(keys)
         return inner
@@ -180,36 +169,11 @@ def _is_link(text: str) -> bool:
 
 
 def read_root(text: str, *, source: str | None = None) -> Fields:
-    """Return the document's root with the positions of its keys, nothing checked but that it is TOML."""
+    """Return the document's root, nothing checked but that it is TOML."""
     try:
-        return Fields(tomllib.loads(text), (), _Positions(text, source))
+        return Fields(tomllib.loads(text))
     except (ValueError, RecursionError) as error:  # a ValueError is also what a number of 5,000 digits gives
         raise RegistryError([_syntax(error, text)], source=source) from None
-
-
-class _Positions(Mapping["Path", "TomlPosition"]):
-    """The positions in a document, found when a fault asks for its line: a device's registry has none."""
-
-    def __init__(self, text: str, source: str | None) -> None:
-        self._text, self._source = text, source
-
-    @cached_property
-    def _found(self) -> dict[Path, TomlPosition]:
-        from overstory.protocol.metrics.toml_positions import positions
-
-        try:
-            return positions(self._text)
-        except RecursionError as error:
-            raise RegistryError([_syntax(error, self._text)], source=self._source) from None
-
-    def __getitem__(self, path: Path) -> TomlPosition:
-        return self._found[path]
-
-    def __iter__(self) -> Iterator[Path]:
-        return iter(self._found)
-
-    def __len__(self) -> int:
-        return len(self._found)
 
 
 def _syntax(error: Exception, text: str) -> Fault:
@@ -219,3 +183,62 @@ def _syntax(error: Exception, text: str) -> Fault:
     if position:
         return Fault(int(position[1]), "", f"{message[: position.start()]}, at column {position[2]}")
     return Fault(text.count("\n") + 1, "", message)
+
+
+def located(faults: Iterable[tuple[Path, str]], text: str) -> Iterator[Fault]:
+    """Yield faults with the line of their key, or of the nearest table that is written."""
+    found = positions(text)
+    for path, message in faults:
+        written = (found[path[:length]].line for length in range(len(path), 0, -1) if path[:length] in found)
+        yield Fault(next(written, 1), ".".join(path), message)
+
+
+class TomlPosition(NamedTuple):
+    """Where a statement is: its first line, from 1, and the offsets of its first character and of its end."""
+
+    line: int
+    start: int
+    stop: int
+
+
+_CLOSING: Final = re.compile(r"(?:[\]}]|\"\"\"|''')[ \t\r]*(?:#.*)?$")
+"""How the last line of every statement of several lines ends."""
+
+
+def positions(text: str) -> dict[Path, TomlPosition]:
+    """Return where each key is written first, in a document that `tomllib` accepts; the parser itself keeps no places.
+
+    A statement is a line, or as many lines as are TOML together: its keys are what the parser reads from it alone.
+    """
+    found: dict[Path, TomlPosition] = {}
+    table: Path = ()
+    lines: list[str] = []
+    start = 0
+    for number, line in enumerate(text.split("\n"), 1):
+        lines.append(line)
+        if len(lines) > 1 and not _CLOSING.search(line):
+            continue
+        statement = "\n".join(lines)
+        try:
+            paths = list(_paths(tomllib.loads(f"{statement}\n")))
+        except (ValueError, RecursionError):  # it goes on
+            continue
+        bare = statement.lstrip()
+        if is_header := bare.startswith("["):
+            table, is_new = paths[-1], not bare.startswith("[[")
+        begins = start + len(statement) - len(bare)
+        place = TomlPosition(number - len(lines) + 1, begins, begins + len(bare.rstrip()))
+        for path in paths:
+            full = path if is_header else (*table, *path)
+            # A table that was only named before, on the way to another one, is where its own header is.
+            if full not in found or (is_header and is_new and path == table):
+                found[full] = place
+        start, lines = start + len(statement) + 1, []
+    return found
+
+
+def _paths(table: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
+    for key, value in table.items():
+        yield (*before, key)
+        if isinstance(value, dict):
+            yield from _paths(value, (*before, key))

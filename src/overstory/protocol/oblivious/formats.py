@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
-from overstory.protocol.errors import WireError
+from overstory.protocol.errors import ParameterError, WireError
 
 REQUEST_TYPE: Final = "message/ohttp-req"
 RESPONSE_TYPE: Final = "message/ohttp-res"
@@ -167,43 +167,74 @@ class Reader:
             raise WireError("oblivious", "bytes after the end of the message are not zero")
 
 
-X25519_KEM: Final = 0x0020  # DHKEM(X25519, HKDF-SHA256)
+KEM: Final = 0x0020  # DHKEM(X25519, HKDF-SHA256)
+KDF: Final = 0x0001  # HKDF-SHA256
+AES_128_GCM: Final = 0x0001
+CHACHA20_POLY1305: Final = 0x0003
 KEY_BYTES: Final = 32
 HEAD_BYTES: Final = 3  # the key's id and its KEM
 
 
-class Entry(NamedTuple):
-    """A key as a list states it."""
+@dataclass(frozen=True)
+class KeyConfiguration:
+    """A gateway's public key: its number, the key, and the ciphers that the gateway takes, as numbers of RFC 9180."""
 
     key_id: int
-    kem: int
-    public: bytes = b""  # empty for a KEM other than X25519, whose keys have another length
-    suites: tuple[tuple[int, int], ...] = ()  # the pairs of KDF and cipher that its owner takes
+    public: bytes
+    ciphers: tuple[int, ...] = (AES_128_GCM, CHACHA20_POLY1305)  # with HKDF-SHA256; none for a key of another kind
+
+    def __post_init__(self) -> None:
+        if self.ciphers and len(self.public) != KEY_BYTES:
+            raise ParameterError(f"a public key of X25519 has {KEY_BYTES} bytes, not {len(self.public)}")
+        if not 0 <= self.key_id < 256:
+            raise ParameterError(f"key id {self.key_id}: give a number from 0 to 255")
+
+    def encode(self) -> bytes:
+        """Return one entry of application/ohttp-keys, its length first (section 3.2)."""
+        algorithms = b"".join(_two(KDF) + _two(cipher) for cipher in self.ciphers)
+        entry = bytes([self.key_id]) + _two(KEM) + self.public + _two(len(algorithms)) + algorithms
+        return _two(len(entry)) + entry
+
+    def header(self, cipher: int) -> bytes:
+        """Return what a request begins with: key, KEM, KDF and cipher, by their numbers."""
+        return bytes([self.key_id]) + _two(KEM) + _two(KDF) + _two(cipher)
 
 
-def read_entries(raw: bytes) -> tuple[Entry, ...]:
-    """Read the entries of a list of keys, in its order; WireError where the bytes are no such list."""
-    entries, at = [], 0
+def _two(number: int) -> bytes:
+    return number.to_bytes(2, "big")
+
+
+def read_keys(raw: bytes) -> tuple[KeyConfiguration, ...]:
+    """Read application/ohttp-keys; keys of another kind than X25519 with HKDF-SHA256 are left out."""
+    usable = tuple(key for key in read_entries(raw) if key.ciphers)
+    if not usable:
+        raise WireError("oblivious", "no key of the list is of X25519 with HKDF-SHA256")
+    return usable
+
+
+def read_entries(raw: bytes) -> tuple[KeyConfiguration, ...]:
+    """Read all keys of a list, in its order; WireError where the bytes are no such list."""
+    keys, at = [], 0
     while at < len(raw):
         length = int.from_bytes(raw[at : at + 2], "big")
         entry = raw[at + 2 : at + 2 + length]
         if len(entry) != length or length < HEAD_BYTES:
             raise WireError("oblivious", "the list of keys is cut off")
-        entries.append(_read_entry(entry))
+        keys.append(_read_key(entry))
         at += 2 + length
-    return tuple(entries)
+    return tuple(keys)
 
 
-def _read_entry(entry: bytes) -> Entry:
-    key_id, kem = entry[0], int.from_bytes(entry[1:HEAD_BYTES], "big")
-    if kem != X25519_KEM:
-        return Entry(key_id, kem)
+def _read_key(entry: bytes) -> KeyConfiguration:
+    if int.from_bytes(entry[1:HEAD_BYTES], "big") != KEM:
+        return KeyConfiguration(entry[0], b"", ())
     public, rest = entry[HEAD_BYTES : HEAD_BYTES + KEY_BYTES], entry[HEAD_BYTES + KEY_BYTES :]
     length, pairs = int.from_bytes(rest[:2], "big"), rest[2:]
     if len(public) != KEY_BYTES or len(pairs) != length or length % 4:
         raise WireError("oblivious", "a key of the list is cut off")
     numbers = [int.from_bytes(pairs[i : i + 2], "big") for i in range(0, length, 2)]
-    return Entry(key_id, kem, public, tuple(zip(numbers[::2], numbers[1::2], strict=True)))
+    suites = zip(numbers[::2], numbers[1::2], strict=True)
+    return KeyConfiguration(entry[0], public, tuple(cipher for kdf, cipher in suites if kdf == KDF))
 
 
 RELEASE_TYPE: Final = "application/vnd.overstory.release"  # the media type of a release

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from overstory.protocol.errors import ParameterError, WireError
-from overstory.protocol.oblivious.formats import KEY_BYTES, X25519_KEM, Entry, read_entries
+from overstory.protocol.oblivious import formats
+from overstory.protocol.oblivious.formats import KDF, KEM, KEY_BYTES, KeyConfiguration, read_keys
 
 P: Final = 2**255 - 19
 A24: Final = 121665  # (486662 - 2) / 4
@@ -145,8 +146,6 @@ def _tag(key: bytes, nonce: bytes, hidden: bytes, about: bytes) -> bytes:
     return (total + s & (1 << 128) - 1).to_bytes(TAG_BYTES, "little")
 
 
-KEM: Final = X25519_KEM
-KDF: Final = 0x0001  # HKDF-SHA256
 HASH_BYTES: Final = 32
 _KEM_SUITE: Final = b"KEM" + KEM.to_bytes(2, "big")
 
@@ -167,8 +166,7 @@ class Cipher(NamedTuple):
         return f"Cipher({self.number:#06x})"
 
 
-CHACHA20_POLY1305: Final = Cipher(0x0003, KEY_BYTES, seal, unseal)
-AES_128_GCM: Final = 0x0001  # the other cipher's number; it needs more than the standard library
+CHACHA20_POLY1305: Final = Cipher(formats.CHACHA20_POLY1305, KEY_BYTES, seal, unseal)  # AES needs more than is here
 
 
 def extract(salt: bytes, secret: bytes) -> bytes:
@@ -258,54 +256,12 @@ RESPONSE_LABEL: Final = b"message/bhttp response"
 HEADER_BYTES: Final = 7
 
 
-@dataclass(frozen=True)
-class KeyConfiguration:
-    """A gateway's public key: its number, the key, and the ciphers that the gateway takes, as numbers of RFC 9180."""
-
-    key_id: int
-    public: bytes
-    ciphers: tuple[int, ...] = (AES_128_GCM, CHACHA20_POLY1305.number)
-
-    def __post_init__(self) -> None:
-        if len(self.public) != KEY_BYTES:
-            raise ParameterError(f"a public key of X25519 has {KEY_BYTES} bytes, not {len(self.public)}")
-        if not 0 <= self.key_id < 256:
-            raise ParameterError(f"key id {self.key_id}: give a number from 0 to 255")
-
-    def encode(self) -> bytes:
-        """Return one entry of application/ohttp-keys, its length first (section 3.2)."""
-        algorithms = b"".join(_two(KDF) + _two(cipher) for cipher in self.ciphers)
-        entry = bytes([self.key_id]) + _two(KEM) + self.public + _two(len(algorithms)) + algorithms
-        return _two(len(entry)) + entry
-
-    def header(self, cipher: int) -> bytes:
-        """Return what a request begins with: key, KEM, KDF and cipher, by their numbers."""
-        return bytes([self.key_id]) + _two(KEM) + _two(KDF) + _two(cipher)
-
-
-def _two(number: int) -> bytes:
-    return number.to_bytes(2, "big")
-
-
-def read_keys(raw: bytes) -> tuple[KeyConfiguration, ...]:
-    """Read application/ohttp-keys; keys of another kind than X25519 with HKDF-SHA256 are left out."""
-    keys = [_key(entry) for entry in read_entries(raw) if entry.kem == KEM]
-    usable = tuple(key for key in keys if key.ciphers)
-    if not usable:
-        raise WireError("oblivious", "no key of the list is of X25519 with HKDF-SHA256")
-    return usable
-
-
 def usable_key(raw: bytes) -> KeyConfiguration:
     """Return the first key of a list that a device can encrypt for; WireError where there is none."""
     for key in read_keys(raw):
         if CHACHA20_POLY1305.number in key.ciphers:
             return key
     raise WireError("oblivious", "no key of the list is for ChaCha20-Poly1305")
-
-
-def _key(entry: Entry) -> KeyConfiguration:
-    return KeyConfiguration(entry.key_id, entry.public, tuple(cipher for kdf, cipher in entry.suites if kdf == KDF))
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,12 @@ An *upload* is a batch of one metric and period. A request's body is one or more
 Without a group its length is zero. Each upload has one form only.
 
 The batch id is uniform bits, from a device's secret or drawn, and stays with its bytes: a retry is the same upload,
-and is counted once. Nothing in it says who sent it, or when. Programs in other languages may send JSON instead, see
-`overstory.protocol.wire.json_uploads`.
+and is counted once. Nothing in it says who sent it, or when.
+
+Programs in other languages may send JSON instead; where the metric has groups, ``"group": "<name>"`` is one key more.
+
+    {"uploads": [{"batch": "<32 hex digits>", "metric": "<id>", "period": "2026-11-21", "digest": "<32 hex digits>",
+                  "reports": [[<cohort>, "<the payload's little-endian bytes in hex>"], ...]}]}
 """
 
 from __future__ import annotations
@@ -28,14 +32,17 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.base import MAX_COHORTS, SEEDS, Kind, Report, check_cohort, check_count
 from overstory.protocol.wire import GROUP, METRIC_ID
+
+if TYPE_CHECKING:
+    from overstory.protocol.metrics.metric import Metric
 
 MAGIC: Final = b"OVSB"
 VERSION: Final = 1
@@ -179,17 +186,14 @@ def encode_upload(upload: Upload) -> bytes:
 
 def decode_uploads(body: bytes, max_uploads: int) -> list[Upload]:
     """Read a request's body, all of it."""
-    return list(_uploads(body, max_uploads))
-
-
-def _uploads(body: bytes, max_uploads: int) -> Iterator[Upload]:
-    at, seen = 0, 0
-    while at < len(body) or not seen:
-        if seen == max_uploads:
+    uploads: list[Upload] = []
+    at = 0
+    while at < len(body) or not uploads:
+        if len(uploads) == max_uploads:
             raise WireError("too-many", f"the body holds more than {max_uploads} uploads: send fewer at once")
         upload, at = _upload_at(body, at)
-        yield upload
-        seen += 1
+        uploads.append(upload)
+    return uploads
 
 
 def _upload_at(body: bytes, at: int) -> tuple[Upload, int]:
@@ -212,3 +216,77 @@ def _upload_at(body: bytes, at: int) -> tuple[Upload, int]:
     if group and GROUP.fullmatch(group) is None:
         raise WireError("group", f"{group.encode('latin-1')!r:.100} is no group")
     return Upload(batch, name, period, body[start : start + length], group), start + length
+
+
+def uploads_from_json(parsed: Any, metrics: Mapping[str, Metric], max_uploads: int) -> list[Upload]:
+    """Return the uploads of a parsed JSON body, as if they had come in binary."""
+    listed = parsed.get("uploads") if isinstance(parsed, dict) else None
+    if not isinstance(listed, list) or not listed:
+        raise WireError("json", "uploads: give a list of at least one upload")
+    if len(listed) > max_uploads:
+        raise WireError("too-many", f"the body holds more than {max_uploads} uploads: send fewer at once")
+    return [_from_json(entry, metrics, f"uploads[{i}]") for i, entry in enumerate(listed)]
+
+
+_KEYS: Final = {"batch", "metric", "period", "digest", "reports"}
+
+
+def _from_json(entry: Any, metrics: Mapping[str, Metric], where: str) -> Upload:
+    if not isinstance(entry, dict):
+        raise WireError("json", f"{where}: give an object with the keys {', '.join(sorted(_KEYS))}, and no other")
+    if missing := sorted(_KEYS - set(entry)):
+        raise WireError("json", f"{', '.join(f'{where}.{key}' for key in missing)}: missing")
+    if unknown := sorted(set(entry) - {*_KEYS, "group"}):
+        raise WireError("json", f"{where}: there is no key {unknown[0]!r:.50}; the keys are {', '.join(sorted(_KEYS))}")
+    batch, digest = (_bytes_of(entry[key], ID_BYTES) for key in ("batch", "digest"))
+    if batch is None or digest is None:
+        key = "batch" if batch is None else "digest"
+        raise WireError("json", f"{where}.{key}: give 32 hexadecimal digits, in lower case")
+    name = entry["metric"]
+    if not isinstance(name, str) or METRIC_ID.fullmatch(name) is None:
+        raise WireError("json", f"{where}.metric: give a metric's id, not {name!r:.100}")
+    if not isinstance(entry["reports"], list):
+        raise WireError("json", f"{where}.reports: give a list of [cohort, bits]")
+    group = entry.get("group", "")
+    if "group" in entry and (not isinstance(group, str) or GROUP.fullmatch(group) is None):
+        raise WireError("json", f"{where}.group: give the name of a group, not {group!r:.100}")
+    metric = metrics.get(name)
+    if metric is None:
+        return Upload(batch, name, 0, b"")
+    period = _period(entry["period"], metric, f"{where}.period")
+    packed = _packed(entry["reports"], digest, metric.mechanism, f"{where}.reports")
+    return Upload(batch, name, period, packed, group)
+
+
+def _bytes_of(text: Any, length: int) -> bytes | None:
+    """Return the bytes that a text spells in lower case; None where it spells none, or another number of them."""
+    try:
+        raw = bytes.fromhex(text)
+    except (TypeError, ValueError):
+        return None
+    return raw if len(raw) == length and raw.hex() == text else None
+
+
+def _period(given: Any, metric: Metric, where: str) -> int:
+    if isinstance(given, int) and not isinstance(given, bool) and given in PERIODS:
+        return given
+    try:
+        return metric.period.parse_label(given)
+    except ParameterError as error:
+        raise WireError("json", f"{where}: {error}") from None
+
+
+def _packed(reports: Sequence[Any], digest: bytes, mechanism: Kind, where: str) -> bytes:
+    width, cohort_bytes = (mechanism.payload_bits + 7) // 8, cohort_width(mechanism.num_cohorts)
+    cohorts, bits = bytearray(), bytearray()
+    for i, report in enumerate(reports):
+        if not isinstance(report, list) or len(report) != 2:
+            raise WireError("json", f"{where}[{i}]: give [cohort, bits]")
+        cohort, payload = report
+        if not isinstance(cohort, int) or isinstance(cohort, bool) or not 0 <= cohort < 1 << 8 * cohort_bytes:
+            raise WireError("cohort", f"{where}[{i}][0]: cohorts are 0 .. {mechanism.num_cohorts - 1}")
+        if (raw := _bytes_of(payload, width)) is None:
+            raise WireError("bits", f"{where}[{i}][1]: give {2 * width} hexadecimal digits, in lower case")
+        cohorts += cohort.to_bytes(cohort_bytes, "little")
+        bits += raw
+    return encode_columns(digest, mechanism.payload_bits, mechanism.num_cohorts, bytes(cohorts), bytes(bits))
