@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, cast
 
 from overstory.analysis.kinds.split import sorted_answers
-from overstory.analysis.tables.output import file_columns
+from overstory.analysis.tables.output import CSV
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
 from overstory.discovery.simulation import Progress
@@ -63,7 +63,7 @@ class SearchReading(Reading):
         }
 
     def as_table(self) -> Table:
-        columns = (*file_columns(adjustment=self.discovered.adjustment), Column("source"))
+        columns = (*CSV, Column("source"))
         return Table("", columns, self.discovered.rows(everything=True))
 
     def shown(self, *, everything: bool) -> Iterator[Block]:
@@ -114,7 +114,7 @@ def read_search(
             progress=_part(progress, 0.3, 1.0),
         )
         stored = sum(map(len, answers))
-    declared = replace(discovered, adjustment=chosen.adjustment, epsilon=search.epsilon)
+    declared = replace(discovered, epsilon=search.epsilon)
     return SearchReading(counted, declared, stored)
 
 

@@ -36,7 +36,6 @@ from overstory.analysis.postprocess import project_simplex
 from overstory.analysis.selection import (
     Selected,
     adjusted_p_values,
-    needed_p_value,
     normal_reach,
     upper_p_values,
 )
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from overstory.analysis.association.table import Marginal, TableEstimate
-    from overstory.analysis.selection import F64, Adjustment, Correction
+    from overstory.analysis.selection import F64, Correction
     from overstory.presentation.svg import Picture
 
 
@@ -93,7 +92,7 @@ ROW: Final = (
 )
 """What is known of a cell: its unbiased share with the interval, the share shown, and the share among its row.
 
-`low` and `high` of a detected cell are adjusted for its selection; `plain_low` and `plain_high` are not.
+`low` and `high` of a detected cell are wider for its selection; `plain_low` and `plain_high` are not.
 """
 
 
@@ -105,7 +104,6 @@ class TableSummary:
     level: float = 0.95
     alpha: float = 0.05  # of the test of independence, and the false discovery rate of detected cells
     correction: Correction = "fdr"
-    adjustment: Adjustment = "fcr"
 
     @cached_property
     def p_values(self) -> F64:
@@ -116,14 +114,11 @@ class TableSummary:
     def selected(self) -> Selected:
         """Which cells are surely not empty, of all cells of the table, row by row."""
         chosen = np.asarray(adjusted_p_values(self.p_values, self.correction) <= self.alpha)
-        needed = needed_p_value(self.alpha, self.correction, int(np.count_nonzero(chosen)), chosen.size)
-        return Selected(chosen, self.p_values, chosen.size, needed)
+        return Selected(chosen, self.p_values, chosen.size)
 
     def interval(self) -> tuple[F64, F64]:
         shares, errors = self.table.shares.ravel(), self.table.standard_errors.ravel()
-        low, high = self.selected.interval(
-            self.adjustment, shares, errors, self.level, lambda reach: (shares - reach, shares + reach)
-        )
+        low, high = self.selected.interval(errors, self.level, lambda reach: (shares - reach, shares + reach))
         return low.reshape(self.table.shares.shape), high.reshape(self.table.shares.shape)
 
     @cached_property
@@ -184,7 +179,7 @@ class TableSummary:
             "reports": table.num_reports,
             "interval": table.interval_kind,
             "level": self.level,
-            "adjustment": self.adjustment,
+            "adjustment": "fcr",
             "independence": None if self.tested is None else self.tested.to_json(),
             "cramers_v": None if self.v is None else self.v.to_json(),
             "marginals": {

@@ -101,7 +101,6 @@ def _request(args: argparse.Namespace) -> DecodeRequest:
             complete=args.complete,
             steps=tuple(name.strip() for name in (args.steps or "").split(",") if name.strip()),
             interval_kind=args.interval,
-            adjustment=args.adjustment,
             ranges=tuple(args.range or ()),
             pool=args.pool or 1,
         ),
@@ -137,7 +136,7 @@ def _run_map(request: DecodeRequest) -> int:
     # The sizes of cohorts and sums of bits are checked where every device reported once.
     checks = check_collection(mechanism, counts, decoded) if request.repeats == 1.0 else ()
     told = (*notes, *decoded.notes, *alarm_notes(checks))
-    decoded = replace(decoded, notes=told, adjustment=options.adjustment)
+    decoded = replace(decoded, notes=told)
     about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
     output, to_pipe = str(printing.output), printing.output == "-"
     rows, results = decoded.rows(everything=printing.everything), output
@@ -165,7 +164,7 @@ def estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: 
         f"{detected} in {plural(about['reports'], 'report')} ({bound_text(about['correction'], about['alpha'])})",
         f"{about['allocated_mass']:.1%} of the reports allocated to candidates; goodness of fit "
         f"{about['residual_dispersion']:.2f} (1 = as expected); method {about['method']}",
-        f"intervals: {interval_words(about['interval'], about['adjustment'])}",
+        f"intervals: {interval_words(about['interval'])}",
         f"privacy: {epsilons_text(about)}",
         *(f"note: {note}" for note in about["notes"]),
         *([] if results is None else [f"every candidate: {results}"]),
