@@ -14,7 +14,7 @@ from overstory.analysis.kinds.base import Rng, SimulatedDevices, Support, count_
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.tables.columns import Label, coded, labels_from, missing_values, read_column
 from overstory.analysis.tables.output import label_text
-from overstory.analysis.variance import error_bound, frequency_variance
+from overstory.analysis.variance import frequency_variance
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report
@@ -206,10 +206,6 @@ class FrequencyOracle:
     def variance(self, num_reports: float, frequency: float = 0.0, *, num_candidates: int | None = None) -> float:
         """Variance of a frequency estimate from that many reports; see `frequency_variance`."""
         return frequency_variance(self.mechanism, num_reports, frequency, num_candidates=num_candidates)
-
-    def error_bound(self, num_reports: float, beta: float = 0.05) -> float:
-        """Bound that a frequency's error exceeds with probability `beta` at most; see `variance.error_bound`."""
-        return error_bound(self.mechanism, num_reports, beta)
 
 
 def oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOracle:
