@@ -150,6 +150,7 @@ class Estimate(Frame):
     """
 
     adds_up: ClassVar[bool] = True  # whether a device holds one of the values, so that shares add up
+    is_bounded: ClassVar[bool] = False  # whether counts were changed after they were estimated, and intervals with them
     values: Sequence[Any]
     counts: F64
     raw_counts: F64
@@ -284,7 +285,7 @@ class Estimate(Frame):
         ParameterError
             If the level is not between 0 and 1, or there is no such kind.
         """
-        return self._selected.interval(self.errors(kind), level, self._around_raw, adjusted=False)
+        return self._selected.interval(self.errors(kind), level, self._around, adjusted=False)
 
     def interval(
         self, level: float = 0.95, kind: IntervalKind | None = None, *, adjusted: bool = True
@@ -304,14 +305,14 @@ class Estimate(Frame):
         ParameterError
             If the level is not between 0 and 1, or there is no such kind.
         """
-        return self._selected.interval(self.errors(kind), level, self._around, adjusted=adjusted)
-
-    def _around_raw(self, reach: F64) -> tuple[F64, F64]:
-        return self.raw_counts - reach, self.raw_counts + reach
+        around = self._bounded if self.is_bounded else self._around
+        return self._selected.interval(self.errors(kind), level, around, adjusted=adjusted)
 
     def _around(self, reach: F64) -> tuple[F64, F64]:
-        """Return intervals of that reach, in reports, as they go with `counts`."""
-        return self._around_raw(reach)
+        return self.raw_counts - reach, self.raw_counts + reach
+
+    def _bounded(self, reach: F64) -> tuple[F64, F64]:
+        return selection.bounded_interval(self.counts, self.raw_counts, reach, self.num_reports)
 
     @cached_property
     def _selected(self) -> selection.Selected:

@@ -151,16 +151,9 @@ def write_csv(
         with Path(target).open("w", encoding="utf-8", newline="") as file:
             write_csv(estimate, file, more)
         return
-    target.writelines(estimate_lines(estimate, more))
-
-
-def estimate_lines(estimate: Estimate, more: Mapping[str, Sequence[Any]] | None = None) -> Iterator[str]:
-    """Yield the lines that `write_csv` writes."""
-    added = more or {}
-    order = estimate.order().tolist()
+    added, order = more or {}, estimate.order().tolist()
     lists = (map(column.__getitem__, order) for column in added.values())
-    header = (*CSV, *map(Column, added))
-    return csv_lines(header, records(estimate, more=lists))
+    target.writelines(csv_lines((*CSV, *map(Column, added)), records(estimate, more=lists)))
 
 
 def file_columns(level: float = 0.95) -> tuple[Column, ...]:
