@@ -202,10 +202,6 @@ def predict(candidates: CandidateMap, coefficients: F64) -> F64:
 
 def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
     """Return 64 bits per candidate that agree whenever two columns are equal, shape (M,)."""
-    if is_small(candidates):
-        # Equal columns have equal sums of odd cubes, modulo 2**64; others hardly ever.
-        rows = np.arange(1, 2 * candidates.num_rows, 2, dtype=np.uint64) ** 3
-        return np.asarray(rows @ candidates.dense().astype(np.uint64))
     from overstory.kernels.small_hashes import split_mix
     from overstory.kernels.threads import in_parts
 
