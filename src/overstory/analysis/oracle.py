@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, Support, count_reports, generator, support_of
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.tables.columns import Label, coded, labels_from, missing_values, read_column
+from overstory.analysis.tables.columns import Column, Label, coded, labels_from, missing_values, read_column
 from overstory.analysis.tables.output import label_text
 from overstory.analysis.variance import frequency_variance
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
@@ -254,14 +254,19 @@ def _as_given(symbols: Any) -> NDArray[Any] | None:
     return held if held.dtype.kind in "iu" or not held.size else None
 
 
+def _complete(values: Any) -> Column:
+    column = read_column(values)
+    if None in column.labels:
+        raise missing_values(column.missing, len(column.codes))
+    return column
+
+
 def _symbols(values: Any) -> NDArray[Any]:
     """Return a column's numbers: whole floats are whole numbers, booleans are 0 and 1."""
     held = _as_given(values)
     if held is not None:
         return held
-    column = read_column(values)
-    if None in column.labels:
-        raise missing_values(column.missing, len(column.codes))
+    column = _complete(values)
     if any(isinstance(label, str) for label in column.labels):
         raise ParameterError(
             "a column of text, but this oracle numbers its values: name them, as in "
@@ -276,7 +281,5 @@ def _texts(values: Any) -> tuple[list[str], NDArray[np.int64]]:
     if held.dtype.kind in "USiu" or not held.size:
         distinct, indices = np.unique(held.astype(np.str_), return_inverse=True)
         return distinct.tolist(), indices.astype(np.int64)
-    column = read_column(values)
-    if None in column.labels:
-        raise missing_values(column.missing, len(column.codes))
+    column = _complete(values)
     return [label_text(label) for label in column.labels], column.codes

@@ -267,12 +267,9 @@ class CramersV:
         }
 
 
-def cramers_v(
-    table: TableEstimate, level: float = 0.95, alpha: float = 0.05, *, tested: Independence | None = None
-) -> CramersV | None:
-    """Return Cramer's V of the rows and columns that are large enough; None for fewer than two, or over 2,500 cells."""
+def cramers_v(table: TableEstimate, tested: Independence | None, level: float = 0.95) -> CramersV | None:
+    """Return Cramer's V of the rows and columns that are large enough; None for fewer than two, or where not tested."""
     rows, columns = sure(table)
-    tested = independence(table, alpha) if tested is None else tested
     if tested is None or min(rows.sum(), columns.sum()) < 2:
         return None
     squares, noise, scale = _squares(table, np.ix_(rows, columns))

@@ -69,15 +69,13 @@ class Reported:
         return made
 
 
-def reported(table: TableEstimate, tested: Independence | None = None) -> Reported:
+def reported(table: TableEstimate, tested: Independence | None) -> Reported:
     """Return the table to show."""
     if not table.num_reports:
         return Reported(np.full(table.shares.shape, 1.0 / table.shares.size))
-    asked = independence(table) if tested is None else tested
-    left = 1.0
-    cells = table.shares
-    if asked is not None and not asked.rejected:
-        left = max(1.0 - asked.degrees / asked.statistic, 0.0) if asked.statistic > 0 else 0.0
+    left, cells = 1.0, table.shares
+    if tested is not None and not tested.rejected:
+        left = max(1.0 - tested.degrees / tested.statistic, 0.0) if tested.statistic > 0 else 0.0
         product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
         cells = product + left * (cells - product)
     return Reported(project_simplex(cells.ravel()).reshape(cells.shape), left)
@@ -127,7 +125,7 @@ class TableSummary:
 
     @cached_property
     def v(self) -> CramersV | None:
-        return cramers_v(self.table, self.level, self.alpha, tested=self.tested)
+        return cramers_v(self.table, self.tested, self.level)
 
     @cached_property
     def shown(self) -> Reported:
