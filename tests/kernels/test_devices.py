@@ -81,7 +81,8 @@ def test_a_permanent_response_follows_from_symbol_and_cohort_and_a_fresh_one_fro
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"), [({"key": b"short"}, "32 bytes"), ({"report_index": ONE}, "report_index")]
+    ("wrong", "message"),
+    [({"key": b"short"}, "32 bytes"), ({"report_index": ONE}, "report_index"), ({"first_device": -1}, "first device")],
 )
 def test_what_is_no_stream_is_refused(wrong, message):
     with pytest.raises(ValueError, match=message):

@@ -48,6 +48,8 @@ class StreamKey:
             raise ValueError(f"key must be 32 bytes, not {len(self.key)}")
         if not 0 <= self.report_index < ONE:
             raise ValueError(f"report_index must be below 2 ** 32, not {self.report_index}")
+        if self.first_device < 0:
+            raise ValueError(f"the first device has a number from 0 on, not {self.first_device}")
 
 
 def mix(words: U64) -> U64:
