@@ -69,10 +69,8 @@ def test_a_search_pays_for_all_that_it_tried():
 
 def test_the_needed_p_value_is_that_of_the_rule():
     for correction in ("fdr", "bonferroni"):
-        estimate = estimate_of(RAW, correction=correction, null_share=0.9)
-        number = int(estimate.detected().sum())
-        share = 0.9 if correction == "fdr" else 1.0
-        needed = needed_p_value(0.05, correction, number, len(estimate), share)
+        estimate = estimate_of(RAW, correction=correction)
+        needed = needed_p_value(0.05, correction, int(estimate.detected().sum()), len(estimate))
         assert np.array_equal(estimate.p_values <= needed, estimate.detected())
 
 

@@ -149,20 +149,13 @@ class Difference(Shown):
         factor = known / max(self.correlations_squared, 1.0)
         return chi2_tail(known * factor, squares * factor) if known else 1.0
 
-    def detectable(self, power: float = 0.95) -> F64:
-        """Return how large each value's change must be to be called one with this probability, shape (M,).
+    def detectable(self) -> F64:
+        """Return how large each value's change must be to be called one with a probability of 95%, shape (M,).
 
         Without `changed` values to help, the false discovery rate admits the smallest p-value up to alpha / M.
-
-        Raises
-        ------
-        ParameterError
-            If the power is not between 0 and 1.
         """
-        if not 0.0 < power < 1.0:
-            raise ParameterError(f"power is a probability between 0 and 1, not {power}")
         surprise = -selection.normal_quantile(self.alpha / (2.0 * max(len(self), 1)))
-        return np.asarray((surprise + selection.normal_quantile(power)) * self.standard_errors)
+        return np.asarray((surprise + selection.normal_quantile(0.95)) * self.standard_errors)
 
     def sentence(self) -> str:
         """Return in words what changed; if nothing surely did, the largest change that could have been missed."""

@@ -172,11 +172,9 @@ def check_correction(correction: str) -> None:
         raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
 
 
-def needed_p_value(
-    alpha: float, correction: Correction, num_selected: int, num_tested: int, share: float = 1.0
-) -> float:
+def needed_p_value(alpha: float, correction: Correction, num_selected: int, num_tested: int) -> float:
     """Return the p-value that each of R selected of m had to reach: alpha R / m (Benjamini, Hochberg), or alpha / m."""
-    admitted = max(num_selected, 1) / share if correction == "fdr" else 1.0
+    admitted = max(num_selected, 1) if correction == "fdr" else 1
     return min(alpha * admitted / max(num_tested, num_selected, 1), alpha)
 
 
