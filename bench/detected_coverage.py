@@ -1,8 +1,8 @@
 """How often intervals of detected values hold the truth: `python bench/detected_coverage.py [--collections 40]`.
 
 Three populations, each asked in five ways, are simulated at the level of counts. Of the values that each collection
-detects, the intervals are compared with the truth: plain, with the false coverage rate, and given the detection. The
-last two columns are how far an estimate is above the truth on average, in standard errors, as it is and corrected.
+detects, the intervals are compared with the truth: plain, and with the false coverage rate. The last column is how far
+an estimate is above the truth on average, in standard errors.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 REPORTS: Final = 100_000
 SPREAD: Final = 163
 """What a search looks for: multiples of it."""
-ADJUSTMENTS: Final = ("none", "fcr", "conditional")
+ADJUSTMENTS: Final = ("none", "fcr")
 
 
 def _shares(weights: F64) -> F64:
@@ -64,34 +64,30 @@ class Sample:
     false: float  # share of them that nobody has (or that did not change); 0 where nothing was detected
     number: int
     held: dict[str, int]  # by adjustment: intervals that hold the truth
-    excess: tuple[float, float]  # sum of errors in standard errors: as estimated, and corrected
+    excess: float  # sum of errors, in standard errors
 
 
 def judge(estimate: Estimate | Discovered, truth: F64) -> Sample:
     """Compare an estimate's intervals of detected values with the true counts."""
     chosen, errors = estimate.detected(), estimate.errors()
-    held = {}
-    for adjustment in ADJUSTMENTS:
-        low, high = estimate.interval(adjustment=adjustment)  # type: ignore[arg-type]
-        held[adjustment] = int(((low <= truth) & (truth <= high))[chosen].sum())
-    excess = [
-        ((counts - truth) / errors)[chosen].sum() for counts in (estimate.raw_counts, estimate.corrected_counts())
-    ]
-    number = int(chosen.sum())
-    return Sample(float((truth[chosen] == 0).mean()) if number else 0.0, number, held, (excess[0], excess[1]))
+    shown = (estimate.interval(adjusted=False), estimate.interval())
+    return _sample(chosen, truth, shown, (estimate.raw_counts - truth) / errors)
 
 
 def judge_difference(both: Difference, truth: F64) -> Sample:
     """Compare the intervals of changed values with the true changes; an excess is one of size."""
     chosen, sign = both.changed(), np.sign(both.differences)
-    held = {}
-    for adjustment in ADJUSTMENTS:
-        low, high = both.interval(adjustment=adjustment)  # type: ignore[arg-type]
-        held[adjustment] = int(((low <= truth) & (truth <= high))[chosen].sum())
-    shown = (both.differences, both.corrected_differences())
-    excess = [(sign * (shares - truth) / both.standard_errors)[chosen].sum() for shares in shown]
+    shown = (both.confidence_interval(), both.interval())
+    return _sample(chosen, truth, shown, sign * (both.differences - truth) / both.standard_errors)
+
+
+def _sample(chosen: NDArray[np.bool_], truth: F64, intervals: tuple[tuple[F64, F64], ...], errors: F64) -> Sample:
+    held = {
+        name: int(((low <= truth) & (truth <= high))[chosen].sum())
+        for name, (low, high) in zip(ADJUSTMENTS, intervals, strict=True)
+    }
     number = int(chosen.sum())
-    return Sample(float((truth[chosen] == 0).mean()) if number else 0.0, number, held, (excess[0], excess[1]))
+    return Sample(float((truth[chosen] == 0).mean()) if number else 0.0, number, held, float(errors[chosen].sum()))
 
 
 def one_hot(shares: F64, rng: np.random.Generator) -> tuple[Estimate, NDArray[np.int64]]:
@@ -158,7 +154,7 @@ def summary(samples: list[Sample]) -> dict[str, Any]:
         "detected": number,
         "fdr": float(np.mean([sample.false for sample in samples])),
         "coverage": {name: sum(sample.held[name] for sample in samples) / max(number, 1) for name in ADJUSTMENTS},
-        "excess": [sum(sample.excess[at] for sample in samples) / max(number, 1) for at in (0, 1)],
+        "excess": sum(sample.excess for sample in samples) / max(number, 1),
     }
 
 
@@ -191,16 +187,11 @@ def main() -> None:
             )
         )
         return
-    print(
-        f"{'population':25}{'asked by':26}{'detected':>9}{'FDR':>7}{'plain':>8}{'FCR':>8}{'given':>8}  above, corrected"
-    )
+    print(f"{'population':25}{'asked by':26}{'detected':>9}{'FDR':>7}{'plain':>8}{'FCR':>8}  above")
     for row in measured(options.collections, options.only or ""):
         shares = "".join(f"{row['coverage'][name]:8.1%}" for name in ADJUSTMENTS)
-        excess = ", ".join(f"{number:+.2f}" for number in row["excess"])
-        print(
-            f"{row['population']:25}{row['workload']:26}{row['detected']:9,}{row['fdr']:7.3f}{shares}  {excess}",
-            flush=True,
-        )
+        about = f"{row['population']:25}{row['workload']:26}{row['detected']:9,}{row['fdr']:7.3f}"
+        print(f"{about}{shares}  {row['excess']:+.2f}", flush=True)
 
 
 if __name__ == "__main__":

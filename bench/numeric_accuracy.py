@@ -108,7 +108,8 @@ def counts_of(randomizer: Any, values: Floats, rng: np.random.Generator) -> Supp
 def fitted(wave: SquareWave, counts: SupportCounts, gain: float = GAIN) -> Floats:
     """Shares of bins by expectation maximization, without spikes."""
     table = transition_table(wave.channel, WaveSupport(wave).cells, BINS)
-    return expectation_maximization(counts.ones[0], table, tolerance=gain).shares
+    even = np.full(table.shape[1], 1 / table.shape[1])
+    return expectation_maximization(counts.ones.astype(np.float64), table, gain, even)[0][0]
 
 
 def square_wave(reports: int, seeds: int) -> Iterator[tuple[str, Figures]]:

@@ -17,8 +17,8 @@ import numpy as np
 
 from _timing import seconds
 from overstory.analysis.kinds.symbols import count_plane_support
-from overstory.kernels.bits.popcount import count_bits_grouped
 from overstory.kernels.devices import StreamKey, assign_cohorts
+from overstory.kernels.popcount import count_bits_grouped
 from overstory.kernels.small_hashes import count_hadamard_support
 from overstory.kernels.threads import cores
 from overstory.protocol.kinds.registry import mechanism

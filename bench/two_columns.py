@@ -42,7 +42,7 @@ def measure(pairs: Pairs, epsilon: float, seeds: int) -> dict[str, Any]:
     truth = pairs.counts / len(pairs)
     tables = [collect_pairs(pairs, TrialBudget(epsilon), "auto", seed).summary.table for seed in range(seeds)]
     tested = [independence(table) for table in tables]
-    strengths = [v.estimate for table in tables if (v := cramers_v(table)) is not None]
+    strengths = [v.estimate for table in tables if (v := cramers_v(table, independence(table))) is not None]
     inside = [np.mean((low <= truth) & (truth <= high)) for low, high in (table.interval() for table in tables)]
     return {
         "epsilon": epsilon,

@@ -12,11 +12,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.variance import error_bound
 from overstory.discovery.simulation import integer_rows
 from papers import figures
 from papers.comparison import Comparison, Published, at_most, exact
 from papers.lecture.bits import BitPlan, answers, buckets_of, recover
+from papers.lecture.bounds import error_bound
 from papers.study import Context, Study, Table, each, mean
 
 WIDTH: Final = 16

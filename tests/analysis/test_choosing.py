@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.comparison import SLACK, TOGETHER, measured_error, rank, recommend, report_bits, trade, zipf
+from overstory.analysis.comparison import SLACK, TOGETHER, measured_errors, rank, recommend, report_bits, trade, zipf
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.privacy.attacks import linkability
 from overstory.protocol.errors import ParameterError
@@ -141,8 +141,8 @@ def test_the_average_error_is_what_a_simulation_measures(name):
     """One number for every population: here a steep one."""
     choice = next(c for c in rank(12, 1.0, 2000) if c.name == name)
     symbols = zipf(2000, 12, np.random.default_rng(1)) // 3
-    seen = measured_error(choice, symbols, 12, np.random.default_rng(2), rounds=300).error
-    assert seen == pytest.approx(choice.standard_error, rel=0.08)
+    (seen,) = measured_errors([choice], symbols, 12, 2, rounds=300)
+    assert seen.error == pytest.approx(choice.standard_error, rel=0.08)
 
 
 def test_small_collections_are_drawn_together_and_are_as_many(monkeypatch):
@@ -151,14 +151,14 @@ def test_small_collections_are_drawn_together_and_are_as_many(monkeypatch):
     simulate = FrequencyOracle.simulate
     monkeypatch.setattr(FrequencyOracle, "simulate", lambda *given: drawn.append(len(given[1])) or simulate(*given))
     choice, symbols = rank(4, 1.0, 50)[0], np.arange(50) % 4
-    seen = measured_error(choice, symbols, 4, np.random.default_rng(3), rounds=400)
+    (seen,) = measured_errors([choice], symbols, 4, 3, rounds=400)
     assert sum(drawn) == 400 * 50
     assert len(drawn) == 5
     assert max(drawn) <= TOGETHER
     assert seen.rounds == 400
     assert abs(seen.error - choice.standard_error) < 4 * seen.standard_error
     drawn.clear()
-    measured_error(choice, np.zeros(TOGETHER + 1, np.int64), 4, np.random.default_rng(3), rounds=3)
+    next(measured_errors([choice], np.zeros(TOGETHER + 1, np.int64), 4, 3, rounds=3))
     assert drawn == [TOGETHER + 1] * 3
 
 

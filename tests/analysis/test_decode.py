@@ -1,4 +1,4 @@
-"""Decoders against dense textbook formulas, what a decoded collection says of itself, and collections at the edge."""
+"""Decoders against textbook formulas and scikit-learn, what a decoding says of itself, and collections at the edge."""
 
 import json
 
@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from overstory.analysis.decoding import candidates as design
 from overstory.analysis.decoding import decode, model
+from overstory.analysis.decoding import sparse as lasso_module
 from overstory.analysis.decoding.candidates import CandidateMap
+from overstory.analysis.decoding.sparse import lasso, penalty
 from overstory.analysis.reports import SupportCounts
 from overstory.protocol.errors import ParameterError
 from support.random_collections import P_STAR, Q_STAR, random_map, report
@@ -281,3 +284,71 @@ def test_few_reports_are_noted():
     shelf = random_map(rng, 5)
     found = decode(report(rng, shelf, np.array([20, 0, 0, 0, 0])), shelf, p_star=0.6, q_star=0.5)
     assert any("fewer reports than needed" in note for note in found.notes)
+
+
+def lasso_problem(distinct=True):
+    counts, shelf = collection(held=np.concatenate(([50_000, 20_000, 10_000], np.zeros(297, int))), distinct=distinct)
+    return shelf, ((counts.ones / counts.totals[:, None] - 0.25) / 0.5).ravel(), counts
+
+
+@pytest.mark.parametrize("distinct", [True, False])
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("strength", [0.005, 0.05, 0.4])
+def test_agrees_with_scikit_learn(monkeypatch, distinct, compiled, strength):
+    from sklearn.linear_model import Lasso
+
+    monkeypatch.setattr(design, "DENSE_CELLS", 0 if compiled else 1 << 20)
+    if not compiled:
+        monkeypatch.setattr(lasso_module, "COMPILED", "not loaded")
+    shelf, y, _ = lasso_problem(distinct=distinct)
+    level = strength * float(np.abs(y @ shelf.dense()).max())
+    theirs = Lasso(alpha=level / y.size, positive=True, fit_intercept=False, tol=1e-12, max_iter=200_000)
+    theirs.fit(shelf.dense(), y)
+    np.testing.assert_allclose(lasso(shelf, y, level), theirs.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize("most", [0, 5])
+def test_the_kernel_goes_on_where_numpy_stops(monkeypatch, most):
+    monkeypatch.setattr(lasso_module, "COMPILED", "not loaded")
+    shelf, y, _ = lasso_problem()
+    level = 0.05 * float(np.abs(y @ shelf.dense()).max())
+    alone = lasso(shelf, y, level)
+    enough = []
+    descend = lasso_module._descend
+    monkeypatch.setattr(
+        lasso_module, "_descend", lambda *given, **more: enough.append(descend(*given, **more)) or enough[-1]
+    )
+    monkeypatch.setattr(lasso_module, "MOST_STEPS", most)
+    both = lasso(shelf, y, level)
+    assert not enough[0]
+    np.testing.assert_allclose(both, alone, atol=1e-8)
+    np.testing.assert_array_equal(both != 0, alone != 0)
+
+
+def test_the_penalty_lets_about_an_eighth_of_the_rows_in():
+    rng = np.random.default_rng(3)
+    shelf = random_map(rng, 4_000, cohorts=16, bits=64, hashes=2)
+    level = penalty(shelf, 1.0)
+    entering = np.mean([(design.correlate(shelf, rng.normal(size=1024)) > level).sum() for _ in range(20)])
+    assert entering == pytest.approx(1024 / 8, rel=0.25)
+
+
+def test_unpicked_candidates_are_unknown_and_not_detected():
+    shelf, _, counts = lasso_problem()
+    found = decoded(counts, shelf, method="lasso")
+    unpicked = ~np.isfinite(found.standard_errors)
+    assert unpicked.any()
+    assert not found.detected()[unpicked].any()
+    assert (found.p_values[unpicked] == 1).all()
+    assert found.detected()[:3].all()
+
+
+def test_least_squares_follows_on_the_picked():
+    shelf, y, counts = lasso_problem()
+    found = decoded(counts, shelf, method="lasso")
+    picked = np.isfinite(found.standard_errors)
+    x = shelf.dense()[:, picked]
+    f, rss, *_ = np.linalg.lstsq(x, y, rcond=None)
+    errors = np.sqrt(rss[0] / (y.size - f.size) * np.diag(np.linalg.inv(x.T @ x)))
+    np.testing.assert_allclose(found.raw_frequencies[picked], f, atol=1e-9)
+    np.testing.assert_allclose(found.frequency_standard_errors[picked], errors, rtol=1e-6)

@@ -13,9 +13,8 @@ from overstory.analysis.difference import difference
 from overstory.analysis.estimate import FEW
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports, support_of
 from overstory.analysis.postprocess import postprocess
-from overstory.analysis.selection import Selected, clustered_tails, needed_p_value, normal_reach
+from overstory.analysis.selection import clustered_tails, needed_p_value, normal_reach
 from overstory.discovery.result import Discovered
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.item_sets import padding_and_sampling
 from overstory.protocol.kinds.registry import mechanism
 from support.estimates import estimate_of
@@ -39,7 +38,11 @@ def test_detected_values_have_the_level_of_benjamini_and_yekutieli():
     assert np.allclose((high - low)[detected] / 20, norm.isf(0.05 * 3 / 100 / 2))
     assert np.allclose((high - low)[~detected] / 20, norm.isf(0.025))
     for level in (0.9, 0.99):
-        assert np.allclose(estimate.interval(level, adjustment="none"), estimate.confidence_interval(level))
+        plain = estimate.confidence_interval(level)
+        assert np.allclose(estimate.interval(level, adjusted=False), plain)
+        assert np.array_equal(np.array(estimate.interval(level))[:, ~detected], np.array(plain)[:, ~detected])
+    nothing = estimate_of(np.zeros(5))
+    assert np.allclose(nothing.interval(), nothing.confidence_interval())
 
 
 def test_a_search_pays_for_all_that_it_tried():
@@ -62,87 +65,28 @@ def test_a_search_pays_for_all_that_it_tried():
     low, high = found.interval()
     assert (high - low) / 100 == pytest.approx([norm.isf(0.025 / 100_000), norm.isf(0.025)])
     assert [row["adjustment"] for row in found.rows(everything=True)] == ["fcr", "none"]
-    conditional = replace(found, adjustment="conditional")
-    assert conditional.rows()[0]["corrected_count"] == pytest.approx(500, abs=1)
-
-
-def given_selection(x, cut, mean):
-    """P(X > x | X > cut), written down from the definition."""
-    return norm.sf(x - mean) / norm.sf(cut - mean)
-
-
-@pytest.mark.parametrize("z", [3.3, 3.6, 4.5, 6.0, 20.0])
-def test_limits_given_the_detection_solve_their_equation(z):
-    needed = 0.0005
-    cut = norm.isf(needed)
-    selected = Selected(np.array([True]), norm.sf(np.array([z])), 100, needed)
-    raw, errors = np.array([10 * z]), np.array([10.0])
-    low, high = (bound[0] / 10 for bound in selected.interval("conditional", raw, errors, 0.9, lambda r: (-r, r)))
-    middle = selected.corrected(raw, errors)[0] / 10
-    for limit, chance in ((low, 0.05), (middle, 0.5), (high, 0.95)):
-        assert limit == 0 or given_selection(z, cut, limit) == pytest.approx(chance, abs=1e-6)
-        assert limit > 0 or given_selection(z, cut, 0.0) >= chance - 1e-6
-    assert low <= middle <= high <= z + norm.isf(0.05) + 1e-6
-
-
-@pytest.mark.parametrize("z", [3.2, 4.0, -3.2, -6.0])
-def test_limits_of_a_change_look_at_both_tails(z):
-    needed = 0.002
-    cut = norm.isf(needed / 2)
-    selected = Selected(np.array([True]), 2 * norm.sf(np.abs([z])), 10, needed, two_sided=True)
-    low, high = (
-        bound[0] for bound in selected.interval("conditional", np.array([z]), np.ones(1), 0.9, lambda r: (-r, r))
-    )
-    for limit, chance in ((low, 0.05), (high, 0.95)):
-        outside = norm.sf(cut - limit) + norm.cdf(-cut - limit)
-        above = (
-            norm.sf(max(z, cut) - limit)
-            if z > 0
-            else norm.sf(cut - limit) + norm.cdf(-cut - limit) - norm.cdf(z - limit)
-        )
-        assert above / outside == pytest.approx(chance, abs=1e-6)
-    assert abs(selected.corrected(np.array([z]), np.ones(1))[0]) < abs(z)
-
-
-def test_what_was_not_detected_is_as_it_was():
-    plain, conditional = estimate_of(RAW, adjustment="none"), estimate_of(RAW, adjustment="conditional")
-    quiet = ~plain.detected()
-    assert np.array_equal(np.array(plain.interval())[:, quiet], np.array(conditional.interval())[:, quiet])
-    assert np.array_equal(conditional.corrected_counts()[quiet], RAW[quiet])
-    nothing = estimate_of(np.zeros(5))
-    assert np.allclose(nothing.interval(), nothing.confidence_interval())
 
 
 def test_the_needed_p_value_is_that_of_the_rule():
     for correction in ("fdr", "bonferroni"):
-        estimate = estimate_of(RAW, correction=correction, null_share=0.9)
-        number = int(estimate.detected().sum())
-        share = 0.9 if correction == "fdr" else 1.0
-        needed = needed_p_value(0.05, correction, number, len(estimate), share)
+        estimate = estimate_of(RAW, correction=correction)
+        needed = needed_p_value(0.05, correction, int(estimate.detected().sum()), len(estimate))
         assert np.array_equal(estimate.p_values <= needed, estimate.detected())
 
 
 def test_every_output_names_the_adjustment(tmp_path):
-    for adjustment, words in (
-        ("fcr", "wider for detected values, so that the level holds for them too (false coverage rate)"),
-        ("conditional", "for detected values, given that they were detected"),
-        ("none", "not corrected for selection: too short for detected values"),
-    ):
-        estimate = estimate_of(RAW, adjustment=adjustment)
-        assert estimate.to_json()["adjustment"] == adjustment
-        assert [row["adjustment"] for row in estimate.rows()][:4] == [adjustment] * 3 + ["none"]
-        assert estimate.table().splitlines()[-1].endswith(words)
-        estimate.to_csv(tmp_path / "results.csv")
-        header, *lines = (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()
-        row = dict(zip(header.split(","), lines[0].split(","), strict=True))
-        assert row["adjustment"] == adjustment
-        assert float(row["prop_plain_low_95"]) == pytest.approx(0.1 - 0.0196, abs=1e-4)
-        assert ("corrected_estimate" in row) == (adjustment == "conditional")
-        assert ("corrected_count" in estimate["v0"]._fields) == (adjustment == "conditional")
-        assert estimate.to_arrow().column_names == list(next(iter(estimate))._fields)
-        json.dumps(estimate.to_json(), allow_nan=False)
-    with pytest.raises(ParameterError, match="adjustment = 'fdr': choose one of fcr, conditional, none"):
-        estimate_of(RAW, adjustment="fdr")
+    estimate = estimate_of(RAW)
+    assert estimate.to_json()["adjustment"] == "fcr"
+    assert [row["adjustment"] for row in estimate.rows()][:4] == ["fcr"] * 3 + ["none"]
+    words = "wider for detected values, so that the level holds for them too (false coverage rate)"
+    assert estimate.table().splitlines()[-1].endswith(words)
+    estimate.to_csv(tmp_path / "results.csv")
+    header, *lines = (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()
+    row = dict(zip(header.split(","), lines[0].split(","), strict=True))
+    assert row["adjustment"] == "fcr"
+    assert float(row["prop_plain_low_95"]) == pytest.approx(0.1 - 0.0196, abs=1e-4)
+    assert estimate.to_arrow().column_names == list(next(iter(estimate))._fields)
+    json.dumps(estimate.to_json(), allow_nan=False)
 
 
 def test_changed_values_pay_as_well():
@@ -155,9 +99,6 @@ def test_changed_values_pay_as_well():
     assert rows[0]["plain_high"] < rows[0]["high"]
     assert "wider for changed values" in both.table()
     assert f"({100 * rows[0]['low']:.1f} to {100 * rows[0]['high']:.1f})" in both.sentence()
-    conditional = replace(both, adjustment="conditional")
-    assert "corrected" in conditional.table().splitlines()[0]
-    assert 0 < conditional.rows()[0]["corrected_difference"] < both.differences.max()
 
 
 MEMOIZED = mechanism("basic-rappor", domain_size=5, f=0.05, p=0.01, q=0.9)
@@ -185,7 +126,7 @@ def false_shares(built, num_devices, several):
         first, *others = (count_reports(built, batch) for batch in batches)
         estimate = support_of(built).estimate(sum(others, first), None, reports_per_device=each)
         for shown in (estimate, postprocess(estimate, "norm-sub")):
-            low, _ = shown.interval(adjustment="none")
+            low, _ = shown.interval(adjusted=False)
             assert (low[1:][shown.p_values[1:] > 0.025] <= 0).all(), "an interval excludes 0, and the test does not"
         found = [each.detected() for each in (estimate, replace(estimate, null_support=None))]
         shares.append([detected[1:].sum() / max(detected.sum(), 1) for detected in found])
@@ -255,8 +196,7 @@ def test_intervals_of_detected_values_cover_in_a_few_collections(workload):
     """A false alarm has a chance of at most FALSE_ALARM where the intervals hold at least 94.5%."""
     row = BENCH["measure"](30, workload, "lognormal, half absent")
     number = row["detected"]
-    for adjustment in ("fcr", "conditional"):
-        assert not is_surely_less(round(row["coverage"][adjustment] * number), number), row
+    assert not is_surely_less(round(row["coverage"]["fcr"] * number), number), row
     # Broken on purpose: the plain intervals, as they were shown before.
     assert is_surely_less(round(row["coverage"]["none"] * number), number), row
     assert row["fdr"] <= 0.08
@@ -272,11 +212,9 @@ def test_intervals_of_detected_values_cover_on_every_population(population):
     rows = {workload: BENCH["measure"](100, workload, population, seed=29) for workload in BENCH["WORKLOADS"]}
     number = sum(row["detected"] for row in rows.values())
     covered = {
-        name: sum(row["coverage"][name] * row["detected"] for row in rows.values()) / number
-        for name in ("none", "fcr", "conditional")
+        name: sum(row["coverage"][name] * row["detected"] for row in rows.values()) / number for name in ("none", "fcr")
     }
     assert number > 2_000
     assert covered["fcr"] >= PROMISED
-    assert not is_surely_less(round(covered["conditional"] * number), number)
     assert is_surely_less(round(covered["none"] * number), number)  # the plain ones fail
     assert all(row["fdr"] <= 0.07 for row in rows.values()), rows

@@ -48,7 +48,7 @@ def test_the_check_finds_an_interval_that_was_cut_alone():
     """The interval as it was: the raw one, cut at what is possible, for the clipped count."""
 
     class Cut(Estimate):
-        def interval(self, level=0.95, kind=None, adjustment=None):
+        def interval(self, level=0.95, kind=None, *, adjusted=True):
             return tuple(np.clip(bound, 0, REPORTS) for bound in self.confidence_interval(level))
 
     raw = np.array([158.2, -60.0, 10.0])

@@ -126,13 +126,3 @@ def test_a_device_reports_alike_in_any_batch_and_counts_add_up(kind):
     counts = [oracle.accumulate(part) for part in parts]
     assert counts[2] + counts[0] + counts[1] == oracle.accumulate(whole)
     assert oracle.support.num_counts(list("abcdefghij")) == counts[0].ones.size
-
-
-@pytest.mark.parametrize("kind", MECHANISMS)
-def test_no_reports_say_nothing(kind):
-    oracle = oracle_of(kind)
-    devices = SimulatedDevices.holding(oracle.mechanism, [()], np.zeros(0, np.int32), np.random.default_rng(1))
-    learned = oracle.estimate(oracle.accumulate(devices.report()))
-    assert np.all(np.isinf(learned.standard_errors))
-    assert not learned.detected().any()
-    assert learned.to_json()["mean_size"]["low"] is None

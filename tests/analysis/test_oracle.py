@@ -2,11 +2,10 @@
 
 import math
 
-import numpy as np
 import pytest
 
 import overstory
-from overstory.analysis.variance import error_bound, frequency_variance
+from overstory.analysis.variance import frequency_variance
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
 
@@ -67,34 +66,6 @@ def test_l_osue_costs_nothing_over_one_round():
     assert chain.variance(1) == pytest.approx(
         overstory.oracle("oue", domain_size=100, epsilon=1.0).variance(1), rel=1e-6
     )
-
-
-def test_the_error_bound_is_the_lectures():
-    oracle = overstory.oracle("random-matrix", domain_size=8, epsilon=1.0)
-    bound = math.sqrt(2 * 10_000 * math.log(2 / 0.05)) * (E + 1) / (E - 1)
-    assert oracle.error_bound(10_000) * 10_000 == pytest.approx(bound, rel=1e-6)
-
-
-def test_the_error_bound_holds_as_often_as_it_says():
-    oracle = overstory.oracle("grr", domain_size=4, epsilon=1.0)
-    bound, exceeded = oracle.error_bound(2000, 0.3) * 2000, 0
-    for seed in range(200):
-        counts = oracle.accumulate(oracle.simulate([0] * 2000, np.random.default_rng(seed)))
-        exceeded += abs(oracle.estimate(counts).raw_counts[1]) > bound
-    assert exceeded <= 0.3 * 200
-
-
-@pytest.mark.parametrize("name", ["rappor", "dbitflip"])
-def test_the_error_bound_is_for_pure_oracles(name):
-    parameters = {} if name == "rappor" else {"domain_size": 9, "epsilon": 1.0}
-    with pytest.raises(ParameterError, match="does not hold"):
-        error_bound(mechanism(name, **parameters), 100, 0.05)
-
-
-def test_a_bound_needs_reports_and_a_probability():
-    for reports, beta in ((0, 0.05), (10, 0.0), (10, 1.0)):
-        with pytest.raises(ParameterError, match="positive number of reports and a probability"):
-            error_bound(mechanism("grr", domain_size=4, epsilon=1.0), reports, beta)
 
 
 def test_reports_in_place_of_counts_are_one_clear_error():

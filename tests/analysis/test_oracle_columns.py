@@ -24,22 +24,13 @@ from support.html_reader import HtmlReader
 
 CLASSES = ["Third", "First", "Second"]
 TEXTS = ["First", "Third", "Third", "Second"] * 50
-COLUMNS = {
-    "pandas": pd.Series(TEXTS),
-    "category": pd.Series(TEXTS, dtype="category"),
-    "polars": pl.Series(TEXTS),
-    "arrow": pa.array(TEXTS),
-    "list": TEXTS,
-    "numpy": np.array(TEXTS),
-}
 
 
-@pytest.mark.parametrize("kind", COLUMNS)
 @pytest.mark.parametrize("name", ["grr", "olh", "rappor"])
-def test_text_goes_in_and_labels_come_back(name, kind):
+def test_text_goes_in_and_labels_come_back(name):
     parameters = {} if name == "rappor" else {"epsilon": 8.0}
     oracle = overstory.oracle(name, labels=CLASSES, **parameters)
-    learned = oracle.estimate(oracle.accumulate(oracle.simulate(COLUMNS[kind], rng=1)))
+    learned = oracle.estimate(oracle.accumulate(oracle.simulate(pd.Series(TEXTS, dtype="category"), rng=1)))
     assert list(learned.values) == CLASSES
     expected = oracle.estimate(oracle.accumulate(oracle.simulate(TEXTS, rng=1)))
     assert np.array_equal(learned.raw_counts, expected.raw_counts)
@@ -173,20 +164,6 @@ def test_floats_are_no_whole_numbers_and_the_error_says_what_is():
         overstory.oracle("grr", domain_size=np.True_, epsilon=1)
 
 
-HOSTILE = [
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "</td></table><svg onload=alert(1)>",
-    "--><script>alert(1)</script>",
-    "]]><script>",
-    "&lt;b&gt;",
-    "javascript:alert(1)",
-    "$x^2$",
-    "a\u202eb\x1b[2J\n",
-    "木の名前",
-]
-
-
 def estimate(values, **more):
     return estimate_of(100.0 * np.arange(1, len(values) + 1), 9.0, values=values, **more)
 
@@ -274,18 +251,6 @@ def test_labels_keep_their_kind_in_a_frame(values, kind, dtype):
     assert dtype is None or frame["value"].dtype == dtype
     assert len(frame) == len(values)
     assert learned._repr_html_().startswith("<div")
-
-
-def test_hostile_values_are_inert_in_a_notebook():
-    html = estimate(HOSTILE, notes=("<script>note</script>",))._repr_html_()
-    parsed = HtmlReader(html)
-    tags, attributes = zip(*parsed.elements, strict=True)
-    assert set(tags) <= {"div", "style", "p", "img", "table", "thead", "tbody", "tr", "th", "td", "ul", "li"}
-    assert set().union(*attributes) <= {"class", "src", "alt", "role", "aria-label", "tabindex", "scope"}
-    text = "\n".join(parsed.texts)
-    assert all(value in text for value in HOSTILE if value.isprintable())
-    assert not {"\x1b", "\u202e"} & set(html)
-    assert "<script>note</script>" in text
 
 
 def test_a_long_list_says_what_it_leaves_out():

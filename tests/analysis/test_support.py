@@ -91,17 +91,6 @@ def test_a_domain_of_billions_is_simulated_and_asked_for_a_few_values():
     assert np.all(np.abs(estimate.raw_counts - [4000, 1000, 0]) < 7 * estimate.standard_errors)
 
 
-def test_strings_are_hashed_as_devices_hash_them():
-    oracle = overstory.oracle("olh", epsilon=4.0, hash_key="a metric")
-    names = np.array(["ash", "oak", "ash", "élan ☂"] * 800)
-    reports = oracle.simulate(names, np.random.default_rng(1))
-    candidates = ["ash", "oak", "élan ☂", "yew"]
-    estimate = oracle.estimate(oracle.accumulate(reports), candidates)
-    assert np.all(np.abs(estimate.raw_counts - [1600, 800, 800, 0]) < 7 * estimate.standard_errors)
-    indexed = oracle.simulate(np.array([0, 1, 0, 2] * 800), np.random.default_rng(1), candidates=candidates)
-    assert oracle.accumulate(indexed).num_reports == 3200
-
-
 def test_few_strings_set_the_bits_that_many_do(monkeypatch):
     """The device's own code took over below 50,000 hashes alone: a first `map` of 10^4 compiled for eight seconds."""
     bloom, strings = Bloom(100, 3, 5), ["", "Ohio", "élan ☂", *(f"value-{i}" for i in range(90))]

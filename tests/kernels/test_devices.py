@@ -80,59 +80,9 @@ def test_a_permanent_response_follows_from_symbol_and_cohort_and_a_fresh_one_fro
         assert np.mean(one == make(symbols ^ 1, cohorts, permanent)) < 0.01
 
 
-BITS = {
-    "positions": np.array([[[5]]]), "symbols": np.array([0]), "cohorts": np.array([0]), "permanent": None,
-    "instantaneous": None, "stream": StreamKey(KEY), "num_bits": 128,
-}  # fmt: skip
-SYMBOLS = {
-    "symbols": np.array([2]), "cohorts": np.array([0]), "num_symbols": 3, "permanent": None, "instantaneous": None,
-    "stream": StreamKey(KEY),
-}  # fmt: skip
-SUBSETS = {"symbols": np.array([2]), "domain_size": 5, "subset_size": 2, "inside": 7, "stream": StreamKey(KEY)}
-COHORTS = {"stream": StreamKey(KEY), "num_cohorts": 16, "n": 1}
-
-
 @pytest.mark.parametrize(
-    ("simulate", "sound", "change", "message"),
-    [
-        (simulate_bits, BITS, {"positions": np.array([[[128]]])}, "positions"),
-        (simulate_bits, BITS, {"symbols": np.array([1])}, "symbols"),
-        (simulate_bits, BITS, {"symbols": np.array([-1])}, "symbols"),
-        (simulate_bits, BITS, {"cohorts": np.array([1])}, "cohorts"),
-        (simulate_bits, BITS, {"cohorts": np.array([0, 0])}, "cohorts"),
-        (simulate_bits, BITS, {"permanent": (ONE + 1, 0)}, "thresholds"),
-        (simulate_bits, BITS, {"permanent": (0, -1)}, "thresholds"),
-        (simulate_symbols, SYMBOLS, {"symbols": np.array([3])}, "symbols"),
-        (simulate_symbols, SYMBOLS, {"symbols": np.array([0.5])}, "symbols"),
-        (simulate_symbols, SYMBOLS, {"cohorts": np.array([1, 2])}, "cohorts"),
-        (simulate_symbols, SYMBOLS, {"cohorts": np.array([ONE])}, "cohorts"),
-        (simulate_symbols, SYMBOLS, {"num_symbols": 0}, "num_symbols"),
-        (simulate_symbols, SYMBOLS, {"permanent": ONE + 1}, "permanent"),
-        (simulate_symbols, SYMBOLS, {"instantaneous": -1}, "instantaneous"),
-        (simulate_subsets, SUBSETS, {"symbols": np.array([5])}, "symbols"),
-        (simulate_subsets, SUBSETS, {"domain_size": 1}, "domain_size"),
-        (simulate_subsets, SUBSETS, {"subset_size": 0}, "subset_size"),
-        (simulate_subsets, SUBSETS, {"subset_size": 5}, "subset_size"),
-        (simulate_subsets, SUBSETS, {"inside": ONE + 1}, "inside"),
-        (assign_cohorts, COHORTS, {"num_cohorts": (1 << 31) + 1}, "num_cohorts"),
-        *(
-            (*simulation, {"stream": StreamKey(KEY, 2**48)}, "device")
-            for simulation in (
-                (simulate_bits, BITS),
-                (simulate_symbols, SYMBOLS),
-                (simulate_subsets, SUBSETS),
-                (assign_cohorts, COHORTS),
-            )
-        ),
-    ],
-)
-def test_bad_input_gets_one_clear_error(simulate, sound, change, message):
-    with pytest.raises(ValueError, match=message):
-        simulate(**(sound | change))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"), [({"key": b"short"}, "32 bytes"), ({"report_index": ONE}, "report_index")]
+    ("wrong", "message"),
+    [({"key": b"short"}, "32 bytes"), ({"report_index": ONE}, "report_index"), ({"first_device": -1}, "first device")],
 )
 def test_what_is_no_stream_is_refused(wrong, message):
     with pytest.raises(ValueError, match=message):

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis import reports as by_numpy
-from overstory.kernels.bits.popcount import count_bits_by_cohort, count_bits_grouped
+from overstory.kernels.popcount import count_bits_by_cohort, count_bits_grouped
 from overstory.kernels.threads import at_most
 
 SIZES = [0, 1, 15, 16, 17, 24, 25, 255, 256, 257, 1023, 1024, 1025, 4096, 5000]

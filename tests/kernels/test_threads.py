@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import overstory
-from overstory.kernels import columns
-from overstory.kernels.bits import popcount
+from overstory.kernels import columns, popcount
 from overstory.kernels.threads import at_most, cores, in_parts
 
 

@@ -1,12 +1,14 @@
-"""Collections drawn as counts have the law of counting simulated devices' reports."""
+"""Collections of the papers: counts drawn at once have the law of counted reports; bins are those of the domain."""
 
 import math
 
 import numpy as np
 import pytest
 
+from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.kinds.rappor import rappor, rappor_one_time
 from papers.rappor.collections import collect_counts, collect_reports
+from papers.smart_homes import homes
 
 NAMES = ["ash", "elm", "oak", "nobody's"]
 SHARES = np.array([0.6, 0.3, 0.1, 0.0])
@@ -53,3 +55,9 @@ def test_the_truth_is_what_the_reports_hold(collect):
     decoded = drawn.decoded(mechanism)
     assert np.all(np.abs(decoded.raw_counts - drawn.held) < BEYOND * decoded.standard_errors)
     assert decoded.standard_errors.max() < 150
+
+
+def test_bins_are_those_of_the_shipped_domain():
+    readings = np.array([0.0, 0.019, 0.02, 0.5, 1.99, 2.0, 7.5], np.float32)
+    domain = Bins(0, homes.MOST_KWH, homes.BINS)
+    assert homes.binned(readings, homes.BINS).tolist()[3:] == [domain.symbol(float(value)) for value in readings[3:]]

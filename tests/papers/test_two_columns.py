@@ -22,12 +22,3 @@ def test_more_epsilon_is_more_accurate_and_intervals_cover(tmp_path):
     assert rows[0]["rmse"] > 1.5 * rows[1]["rmse"] > 1.5**2 * rows[2]["rmse"]
     # 96 cells for each of three: below .85 about once in ten million.
     assert min(row["covered"] for row in rows) > 0.85
-
-
-def test_without_a_file_it_says_where_a_survey_is(tmp_path):
-    """The survey of statsmodels where that is installed, else how to get it."""
-    ran = _run(tmp_path, "--seeds", "1")
-    if ran.returncode:
-        assert "pip install statsmodels" in ran.stderr
-    else:
-        assert "rate_marriage and yrs_married: 6,366 rows" in ran.stdout

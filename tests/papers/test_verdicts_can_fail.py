@@ -2,6 +2,8 @@
 
 import pytest
 
+from overstory.planning import detection
+from papers.beyond import people_needed
 from papers.comparison import AGREES, DIFFERS
 from papers.epidemic import fit
 from papers.rappor import epsilons, figure_4, figure_5, figure_6, table_1, table_2
@@ -9,6 +11,8 @@ from papers.rappor.collections import collected
 from papers.run import EXPERIMENTS
 from papers.smart_homes import double_randomization, homes, window_based
 from papers.study import Context
+
+slow = pytest.mark.slow  # an experiment takes seconds
 
 
 def noisier(f, **other):
@@ -22,9 +26,7 @@ def verdicts(name):
     return {one.name: one.verdict for one in result.comparisons if one.published is not None}
 
 
-pytestmark = pytest.mark.slow  # an experiment takes seconds
-
-
+@slow
 @pytest.mark.parametrize(
     ("name", "module", "differ"),
     [
@@ -57,6 +59,7 @@ def test_more_noise_is_noticed(monkeypatch, name, module, differ):
     assert {one for one in differ if found[one] == AGREES} == set()
 
 
+@slow
 def test_another_channel_is_not_the_papers_bell(monkeypatch):
     honest = figure_4.basic_rappor_one_time
     monkeypatch.setattr(figure_4, "basic_rappor_one_time", lambda **given: honest(**given | {"q": 0.6}))
@@ -65,6 +68,7 @@ def test_another_channel_is_not_the_papers_bell(monkeypatch):
         assert found[name] == DIFFERS
 
 
+@slow
 def test_a_shorter_window_is_noticed(monkeypatch):
     monkeypatch.setattr(window_based, "WINDOW", 5)
     monkeypatch.setattr(window_based, "EPSILONS", (2.0, 10.0))
@@ -73,6 +77,7 @@ def test_a_shorter_window_is_noticed(monkeypatch):
         assert found[f"WB, epsilon 2, N = 100,000: MSE of {estimates}"] == DIFFERS
 
 
+@slow
 def test_a_strategy_that_is_no_better_than_rappor_is_noticed(monkeypatch):
     honest = double_randomization.built
 
@@ -85,3 +90,17 @@ def test_a_strategy_that_is_no_better_than_rappor_is_noticed(monkeypatch):
     found = verdicts("protecting-double")
     for measure in ("MSE", "Jensen-Shannon distance"):
         assert found[f"{measure} of OPT-DR against RAPPOR, p=.5 q=.75: least gain of all N"] == DIFFERS
+
+
+def test_too_few_people_are_noticed(monkeypatch):
+    """With half the people the share is seen less often than nine times in ten, and the verdict says so."""
+    name = "beyond-people-needed"
+    context = Context(EXPERIMENTS[name])
+    honest = people_needed._tried(context, 0, 200)
+    monkeypatch.setattr(
+        people_needed, "required_sample_size", lambda *args, **more: detection.required_sample_size(*args, **more) // 2
+    )
+    half = people_needed._tried(context, 0, 200)
+    assert half.people < honest.people
+    verdicts = [one.verdict for one in people_needed._rates([honest, half], 200)]
+    assert verdicts == [AGREES, DIFFERS]

@@ -193,26 +193,6 @@ def rounds_to_order(domain_size: int) -> int:
     return min(max(math.ceil(ERRORS / max(domain_size - 1, 1)), 4), 20)
 
 
-def measured_error(
-    choice: Choice,
-    symbols: NDArray[np.integer],
-    domain_size: int,
-    rng: np.random.Generator,
-    *,
-    rounds: int = 1,
-    advance: Callable[[int], object] = lambda _: None,
-) -> Measured:
-    """Return the root mean square error of all frequencies, over `rounds` simulated collections."""
-    oracle = build_oracle(choice.name, **choice.parameters)
-    truth = np.bincount(symbols, minlength=domain_size) / len(symbols)
-    squares = []
-    for reports in _collections(oracle, symbols, rounds, rng):
-        estimate = oracle.estimate(oracle.accumulate(reports))
-        squares.append(np.mean((estimate.raw_frequencies - truth) ** 2))
-        advance(1)
-    return root_mean_square(np.array(squares))
-
-
 def root_mean_square(squares: NDArray[np.float64]) -> Measured:
     """Return the root of a mean of squares, one of each collection."""
     error, rounds = math.sqrt(np.mean(squares)), len(squares)
@@ -242,10 +222,15 @@ def measured_errors(
     rounds: int = 1,
     advance: Callable[[int], object] = lambda _: None,
 ) -> Iterator[Measured]:
-    """Yield `measured_error` of every choice; each has randomness of its own."""
-    for number, choice in enumerate(ranking):
-        rng = np.random.default_rng([seed, number])
-        yield measured_error(choice, symbols, domain_size, rng, rounds=rounds, advance=advance)
+    """Yield the root mean square error of all frequencies by each choice, over `rounds` simulated collections."""
+    truth = np.bincount(symbols, minlength=domain_size) / len(symbols)
+    for number, choice in enumerate(ranking):  # each has randomness of its own
+        oracle, squares = build_oracle(choice.name, **choice.parameters), []
+        for reports in _collections(oracle, symbols, rounds, np.random.default_rng([seed, number])):
+            estimate = oracle.estimate(oracle.accumulate(reports))
+            squares.append(np.mean((estimate.raw_frequencies - truth) ** 2))
+            advance(1)
+        yield root_mean_square(np.array(squares))
 
 
 def zipf(num_reports: int, domain_size: int, rng: np.random.Generator) -> NDArray[np.int64]:

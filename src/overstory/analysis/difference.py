@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.selection import F64, Adjustment, IntervalKind
+    from overstory.analysis.selection import F64, IntervalKind
     from overstory.presentation.document import Block
     from overstory.presentation.svg import Picture
 
@@ -83,8 +83,6 @@ class Difference(Shown):
         The unbiased shares of the two collections.
     correlations_squared : float, optional
         The sum of the squared correlations of the differences' errors, tr R^2; None where it is not known.
-    adjustment : {"fcr", "conditional", "none"}
-        What `interval` corrects for: a change that was found is likely to look larger than it is.
     """
 
     values: Sequence[str]
@@ -97,11 +95,9 @@ class Difference(Shown):
     first: F64
     second: F64
     correlations_squared: float | None = None
-    adjustment: Adjustment = "fcr"
 
     def __post_init__(self) -> None:
         selection.check_alpha(self.alpha)
-        selection.check_adjustment(self.adjustment)
         selection.check_interval_kind(self.interval_kind)
         freeze_columns(self, "differences", "standard_errors", "first", "second")
 
@@ -153,20 +149,13 @@ class Difference(Shown):
         factor = known / max(self.correlations_squared, 1.0)
         return chi2_tail(known * factor, squares * factor) if known else 1.0
 
-    def detectable(self, power: float = 0.95) -> F64:
-        """Return how large each value's change must be to be called one with this probability, shape (M,).
+    def detectable(self) -> F64:
+        """Return how large each value's change must be to be called one with a probability of 95%, shape (M,).
 
         Without `changed` values to help, the false discovery rate admits the smallest p-value up to alpha / M.
-
-        Raises
-        ------
-        ParameterError
-            If the power is not between 0 and 1.
         """
-        if not 0.0 < power < 1.0:
-            raise ParameterError(f"power is a probability between 0 and 1, not {power}")
         surprise = -selection.normal_quantile(self.alpha / (2.0 * max(len(self), 1)))
-        return np.asarray((surprise + selection.normal_quantile(power)) * self.standard_errors)
+        return np.asarray((surprise + selection.normal_quantile(0.95)) * self.standard_errors)
 
     def sentence(self) -> str:
         """Return in words what changed; if nothing surely did, the largest change that could have been missed."""
@@ -207,20 +196,10 @@ class Difference(Shown):
     def _around(self, reach: F64) -> tuple[F64, F64]:
         return self.differences - reach, self.differences + reach
 
-    def interval(self, level: float = 0.95, adjustment: Adjustment | None = None) -> tuple[F64, F64]:
-        """Return the interval to show: `confidence_interval`, adjusted for values that changed; see `Estimate`."""
-        chosen = self.adjustment if adjustment is None else adjustment
-        return self._selected.interval(chosen, self.differences, self.standard_errors, level, self._around)
-
-    def corrected_differences(self) -> F64:
-        """Return the differences without what selection adds to the size of those that changed."""
-        return self._selected.corrected(self.differences, self.standard_errors)
-
-    @cached_property
-    def _selected(self) -> selection.Selected:
-        changed = self.changed()
-        needed = selection.needed_p_value(self.alpha, "fdr", int(np.count_nonzero(changed)), len(self))
-        return selection.Selected(changed, self.p_values, len(self), needed, two_sided=True)
+    def interval(self, level: float = 0.95) -> tuple[F64, F64]:
+        """Return the interval to show: `confidence_interval`, of values that changed wider; see `Estimate`."""
+        selected = selection.Selected(self.changed(), self.p_values, len(self), two_sided=True)
+        return selected.interval(self.standard_errors, level, self._around)
 
     def rows(self, level: float = 0.95) -> list[dict[str, Any]]:
         """Return a dictionary per value, the surest difference first; unknown numbers are None."""
@@ -239,15 +218,13 @@ class Difference(Shown):
             "plain_low": plain_low,
             "plain_high": plain_high,
         }
-        if self.adjustment == "conditional":
-            columns["corrected_difference"] = self.corrected_differences()
         return [
             {
                 "value": str(self.values[index]),
                 **{name: finite(column[index]) for name, column in columns.items()},
                 "changed": bool(changed[index]),
                 "interval": self.interval_kind,
-                "adjustment": self.adjustment if changed[index] else "none",
+                "adjustment": "fcr" if changed[index] else "none",
             }
             for index in np.lexsort((-np.abs(self.differences), -np.abs(self.z)))
         ]
@@ -259,7 +236,7 @@ class Difference(Shown):
             "changed": int(np.count_nonzero(self.changed())),
             "alpha": self.alpha,
             "interval": self.interval_kind,
-            "adjustment": self.adjustment,
+            "adjustment": "fcr",
             "overall_p_value": self.overall_p_value,
             "overall_test": self.overall_test,
             "sentence": self.sentence(),
@@ -300,13 +277,13 @@ class Difference(Shown):
         rows = [row for number, row in enumerate(every) if limit is None or number < limit or row["changed"]]
         left = len(every) - len(rows)
         more = (f"... and {left:,} more, none of which surely changed",) if left else ()
-        table = Table("", difference_columns(level, self.adjustment), rows, unchanged(rows))
+        table = Table("", difference_columns(level), rows, unchanged(rows))
         return [table, Lines(*more, *self.facts(), *(f"note: {note}" for note in self.notes))]
 
     def facts(self) -> list[str]:
         """Return what changed, the test of all values together, and what the intervals describe, as sentences."""
         from_all = {"covariance": "from all values and how their errors go together", "simes": "from the smallest q"}
-        intervals = selection.interval_words(self.interval_kind, self.adjustment, "changed")
+        intervals = selection.interval_words(self.interval_kind, "changed")
         return [
             f"{self.sentence()} (false discovery rate at most {100 * self.alpha:.3g}%)",
             f"test that nothing changed at all: p = {p_value(self.overall_p_value)}, {from_all[self.overall_test]}",
@@ -319,7 +296,7 @@ def unchanged(rows: Sequence[Mapping[str, Any]]) -> frozenset[int]:
     return frozenset(number for number, row in enumerate(rows) if not row["changed"])
 
 
-def difference_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
+def difference_columns(level: float = 0.95) -> tuple[Column, ...]:
     """Return the columns of a table of differences."""
     return (
         Column("value", is_left=True),
@@ -327,7 +304,6 @@ def difference_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> t
         Column("b", text=percent),
         Column("difference", text=_points),
         Column("interval_ends", f"{level:.0%} interval", interval(_points), ("low", "high")),
-        *((Column("corrected_difference", "corrected", _points),) if adjustment == "conditional" else ()),
         Column("p_value", "p", p_value),
         Column("q_value", "q", p_value),
         Column("changed", text=lambda changed: "yes" if changed else "-", is_left=True),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.reports import SupportCounts
-    from overstory.analysis.selection import F64, Adjustment, Correction, IntervalKind
+    from overstory.analysis.selection import F64, Correction, IntervalKind
     from overstory.analysis.variance import Clustering
 
 
@@ -147,12 +147,10 @@ class Estimate(Frame):
         How the errors of different values vary together; see `covariance`.
     null_support : NullSupport, optional
         What is known of the support of a value that nobody has: where few are expected, p-values come from it.
-    adjustment : {"fcr", "conditional", "none"}
-        What `interval` corrects for: only detected values are looked at, and noise helped some of them to be detected.
-        See docs/explanation/estimates.md.
     """
 
     adds_up: ClassVar[bool] = True  # whether a device holds one of the values, so that shares add up
+    is_bounded: ClassVar[bool] = False  # whether counts were changed after they were estimated, and intervals with them
     values: Sequence[Any]
     counts: F64
     raw_counts: F64
@@ -166,12 +164,10 @@ class Estimate(Frame):
     notes: tuple[str, ...] = ()
     joint_errors: JointErrors | None = None
     null_support: NullSupport | None = None
-    adjustment: Adjustment = "fcr"
 
     def __post_init__(self) -> None:
         selection.check_alpha(self.alpha)
         selection.check_interval_kind(self.interval_kind)
-        selection.check_adjustment(self.adjustment)
         freeze_columns(self, "counts", "raw_counts", "standard_errors")
 
     def __len__(self) -> int:
@@ -289,10 +285,10 @@ class Estimate(Frame):
         ParameterError
             If the level is not between 0 and 1, or there is no such kind.
         """
-        return self._selected.interval("none", self.raw_counts, self.errors(kind), level, self._around_raw)
+        return self._selected.interval(self.errors(kind), level, self._around, adjusted=False)
 
     def interval(
-        self, level: float = 0.95, kind: IntervalKind | None = None, adjustment: Adjustment | None = None
+        self, level: float = 0.95, kind: IntervalKind | None = None, *, adjusted: bool = True
     ) -> tuple[F64, F64]:
         """Return the interval to show with `counts`, in reports.
 
@@ -300,38 +296,27 @@ class Estimate(Frame):
 
         Parameters
         ----------
-        adjustment : {"fcr", "conditional", "none"}, optional
-            For detected values. ``fcr``: wider, so that the level holds on average over them (false coverage rate);
-            ``conditional``: given that they were detected; ``none``: `confidence_interval`, as for all other values.
+        adjusted : bool
+            Whether detected values pay for their selection: noise helped some of them to be detected. Their intervals
+            are then wider, so that the level holds on average over them (false coverage rate).
 
         Raises
         ------
         ParameterError
-            If the level is not between 0 and 1, or there is no such kind or adjustment.
+            If the level is not between 0 and 1, or there is no such kind.
         """
-        chosen = self.adjustment if adjustment is None else adjustment
-        return self._selected.interval(chosen, self.raw_counts, self.errors(kind), level, self._around)
-
-    def _around_raw(self, reach: F64) -> tuple[F64, F64]:
-        return self.raw_counts - reach, self.raw_counts + reach
+        around = self._bounded if self.is_bounded else self._around
+        return self._selected.interval(self.errors(kind), level, around, adjusted=adjusted)
 
     def _around(self, reach: F64) -> tuple[F64, F64]:
-        """Return intervals of that reach, in reports, as they go with `counts`."""
-        return self._around_raw(reach)
+        return self.raw_counts - reach, self.raw_counts + reach
 
-    def corrected_counts(self, kind: IntervalKind | None = None) -> F64:
-        """Return raw counts without what detection adds to those of detected values; others as they are.
-
-        They are medians: given that the value was detected, as often too large as too small.
-        """
-        return self._selected.corrected(self.raw_counts, self.errors(kind))
+    def _bounded(self, reach: F64) -> tuple[F64, F64]:
+        return selection.bounded_interval(self.counts, self.raw_counts, reach, self.num_reports)
 
     @cached_property
     def _selected(self) -> selection.Selected:
-        detected = self.detected()
-        number, share = int(np.count_nonzero(detected)), self.null_share if self.correction == "fdr" else 1.0
-        needed = selection.needed_p_value(self.alpha, self.correction, number, self.num_tested, share)
-        return selection.Selected(detected, self.p_values, self.num_tested, needed)
+        return selection.Selected(self.detected(), self.p_values, self.num_tested)
 
     def order(self) -> NDArray[np.intp]:
         """Return the values' indices, most frequent first."""
@@ -346,7 +331,7 @@ class Estimate(Frame):
             "alpha": self.alpha,
             "correction": self.correction,
             "interval": self.interval_kind,
-            "adjustment": self.adjustment,
+            "adjustment": "fcr",
             "notes": list(self.notes),
         }
 

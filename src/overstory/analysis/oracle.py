@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, Support, count_reports, generator, support_of
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.analysis.tables.columns import Label, coded, labels_from, missing_values, read_column
+from overstory.analysis.tables.columns import Column, Label, coded, labels_from, missing_values, read_column
 from overstory.analysis.tables.output import label_text
-from overstory.analysis.variance import error_bound, frequency_variance
+from overstory.analysis.variance import frequency_variance
 from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report
@@ -207,10 +207,6 @@ class FrequencyOracle:
         """Variance of a frequency estimate from that many reports; see `frequency_variance`."""
         return frequency_variance(self.mechanism, num_reports, frequency, num_candidates=num_candidates)
 
-    def error_bound(self, num_reports: float, beta: float = 0.05) -> float:
-        """Bound that a frequency's error exceeds with probability `beta` at most; see `variance.error_bound`."""
-        return error_bound(self.mechanism, num_reports, beta)
-
 
 def oracle(name: str, *, labels: Any = None, **parameters: Any) -> FrequencyOracle:
     """Return the frequency oracle of that registry name: the device's half and the server's, as one object.
@@ -258,14 +254,19 @@ def _as_given(symbols: Any) -> NDArray[Any] | None:
     return held if held.dtype.kind in "iu" or not held.size else None
 
 
+def _complete(values: Any) -> Column:
+    column = read_column(values)
+    if None in column.labels:
+        raise missing_values(column.missing, len(column.codes))
+    return column
+
+
 def _symbols(values: Any) -> NDArray[Any]:
     """Return a column's numbers: whole floats are whole numbers, booleans are 0 and 1."""
     held = _as_given(values)
     if held is not None:
         return held
-    column = read_column(values)
-    if None in column.labels:
-        raise missing_values(column.missing, len(column.codes))
+    column = _complete(values)
     if any(isinstance(label, str) for label in column.labels):
         raise ParameterError(
             "a column of text, but this oracle numbers its values: name them, as in "
@@ -280,7 +281,5 @@ def _texts(values: Any) -> tuple[list[str], NDArray[np.int64]]:
     if held.dtype.kind in "USiu" or not held.size:
         distinct, indices = np.unique(held.astype(np.str_), return_inverse=True)
         return distinct.tolist(), indices.astype(np.int64)
-    column = read_column(values)
-    if None in column.labels:
-        raise missing_values(column.missing, len(column.codes))
+    column = _complete(values)
     return [label_text(label) for label in column.labels], column.codes

@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from overstory.analysis.estimate import Estimate, converted
-from overstory.analysis.selection import bounded_interval
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -103,10 +102,8 @@ STEPS: Final[Mapping[str, Callable[[Estimate], F64]]] = MappingProxyType(
 class Processed(Estimate):
     """An estimate whose `counts` went through `steps`, in that order, from the `counts` of the estimate before."""
 
+    is_bounded: ClassVar[bool] = True
     steps: tuple[str, ...] = ()
-
-    def _around(self, reach: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return bounded_interval(self.counts, self.raw_counts, reach, self.num_reports)
 
     def summary(self) -> dict[str, Any]:
         return {**super().summary(), "steps": list(self.steps)}

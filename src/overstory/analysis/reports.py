@@ -131,14 +131,14 @@ def _shape(counts: SupportCounts) -> str:
 
 TOGETHER: Final = 8  # words of 64 bits that NumPy counts in the time of a block of `overstory.kernels.columns`
 ROWS: Final = 1 << 12  # reports that are unpacked at a time
-KERNELS: Final = "bits/popcount"
+KERNELS: Final = "popcount"
 
 
 def count_bits(reports: NDArray[np.uint64], cohorts: NDArray[np.uint16], num_cohorts: int) -> tuple[I64, I64]:
     """Return the reports of each cohort, shape (m,), and how many of them have each bit, shape (m, 64 * words)."""
     if are_few(reports):
         return count_slowly(reports, cohorts, num_cohorts)
-    from overstory.kernels.bits.popcount import count_bits_by_cohort, count_bits_grouped
+    from overstory.kernels.popcount import count_bits_by_cohort, count_bits_grouped
 
     parts = (cohorts[:64], cohorts)  # where they come in any order, the first few show it
     if len(cohorts) >= num_cohorts and all(bool((part[1:] >= part[:-1]).all()) for part in parts):
@@ -157,7 +157,7 @@ def load_kernels(*, compiling: bool = False) -> None:
     """Load the kernels now, for a process that counts all day; where none are compiled, see that they can be."""
     from numba import njit
 
-    from overstory.kernels.bits.popcount import count_bits_by_cohort
+    from overstory.kernels.popcount import count_bits_by_cohort
 
     if compiling or columns.is_compiled(KERNELS):
         count_bits_by_cohort(np.zeros((0, 1), np.uint64), np.zeros(0, np.uint16), 1)
@@ -194,7 +194,7 @@ def group_by_cohort(
     np.cumsum(np.bincount(column, minlength=num_cohorts), out=offsets[1:])
     if are_few(reports):
         return reports[np.argsort(column, kind="stable")], offsets
-    from overstory.kernels.bits.popcount import move_rows
+    from overstory.kernels.popcount import move_rows
 
     out = np.empty(n * words, np.uint64)
     move_rows(np.ascontiguousarray(reports).reshape(-1), column, words, offsets[:-1].copy(), out)

@@ -6,20 +6,10 @@ detected more easily where the noise added to it.
 With R selected of m tested by a rule such as Benjamini and Hochberg's, intervals of level :math:`1 - a R / m` have a
 false coverage rate of at most a: the expected share of the selected values' intervals that miss [1]_.
 
-Given that an estimate :math:`X \sim N(\mu, s^2)` passed its threshold c, its distribution is a truncated normal one,
-
-.. math:: P_\mu(X > x \mid X > c) = \frac{1 - \Phi((x - \mu) / s)}{1 - \Phi((c - \mu) / s)} ,
-
-and the :math:`\mu` at which this is a/2, 1/2 and 1 - a/2 are an interval and a median-unbiased estimate [2]_. For a
-two-sided test both tails are in the denominator. The threshold of Benjamini and Hochberg's rule does not depend on how
-far an estimate passes it, so it is taken as fixed.
-
 References
 ----------
 .. [1] Benjamini and Yekutieli, "False discovery rate-adjusted multiple confidence intervals for selected parameters",
    Journal of the American Statistical Association 100 (2005).
-.. [2] Zhong and Prentice, "Bias-reduced estimators and confidence intervals for odds ratios in genome-wide association
-   studies", Biostatistics 9 (2008).
 """
 
 from __future__ import annotations
@@ -182,11 +172,9 @@ def check_correction(correction: str) -> None:
         raise ParameterError(f"correction must be fdr or bonferroni, not {correction!r}")
 
 
-def needed_p_value(
-    alpha: float, correction: Correction, num_selected: int, num_tested: int, share: float = 1.0
-) -> float:
+def needed_p_value(alpha: float, correction: Correction, num_selected: int, num_tested: int) -> float:
     """Return the p-value that each of R selected of m had to reach: alpha R / m (Benjamini, Hochberg), or alpha / m."""
-    admitted = max(num_selected, 1) / share if correction == "fdr" else 1.0
+    admitted = max(num_selected, 1) if correction == "fdr" else 1
     return min(alpha * admitted / max(num_tested, num_selected, 1), alpha)
 
 
@@ -281,18 +269,6 @@ INTERVAL_KINDS: Final[Mapping[IntervalKind, str]] = MappingProxyType(
 )
 """Each kind in words, for tables and notes."""
 
-Adjustment = Literal["fcr", "conditional", "none"]
-"""How the intervals of selected values pay for their selection; the others always have their plain interval."""
-
-ADJUSTMENTS: Final[Mapping[Adjustment, str]] = MappingProxyType(
-    {
-        "fcr": "wider for {0} values, so that the level holds for them too (false coverage rate)",
-        "conditional": "for {0} values, given that they were {0}",
-        "none": "not corrected for selection: too short for {0} values",
-    }
-)
-"""Each in words, for tables and notes; the blank is what the selected values are."""
-
 
 def check_interval_kind(kind: str) -> None:
     """Refuse what is no kind of interval."""
@@ -300,15 +276,10 @@ def check_interval_kind(kind: str) -> None:
         raise ParameterError(f"interval_kind = {kind!r}: choose one of {', '.join(INTERVAL_KINDS)}")
 
 
-def check_adjustment(adjustment: str) -> None:
-    """Refuse what is no adjustment of intervals."""
-    if adjustment not in ADJUSTMENTS:
-        raise ParameterError(f"adjustment = {adjustment!r}: choose one of {', '.join(ADJUSTMENTS)}")
-
-
-def interval_words(kind: IntervalKind, adjustment: Adjustment, selected: str = "detected") -> str:
+def interval_words(kind: IntervalKind, selected: str = "detected") -> str:
     """Return in words what intervals are for, and what they are for selected values."""
-    return f"{INTERVAL_KINDS[kind]}; {ADJUSTMENTS[adjustment].format(selected)}"
+    wider = f"wider for {selected} values, so that the level holds for them too (false coverage rate)"
+    return f"{INTERVAL_KINDS[kind]}; {wider}"
 
 
 def people_variance(counts: F64, num_reports: int, reports_per_device: float) -> F64:
@@ -348,11 +319,6 @@ def bounded_interval(counts: F64, raw: F64, reach: F64, num_reports: int) -> tup
     return low, high
 
 
-NEAR: Final = 8.0
-"""Standard errors above its threshold from which an estimate owes nothing to it: a limit moves by less than 1e-8."""
-STEPS: Final = 40  # halvings of the bracket of a limit, which is about 30 standard errors wide
-
-
 @dataclass(frozen=True, eq=False)
 class Selected:
     """Which of several estimates were selected, and by what test."""
@@ -360,79 +326,23 @@ class Selected:
     chosen: NDArray[np.bool_]  # shape (M,), as all arrays
     p_values: F64  # what each was judged by
     num_tested: int  # how many were tested, of which these M are some or all
-    needed: float  # the p-value that each had to reach: `needed_p_value`
     two_sided: bool = False  # small estimates were selected as well as large ones
 
-    def reach(self, level: float) -> F64:
-        """Return how many standard errors the intervals reach to either side, shape (M,)."""
-        plain, number = normal_reach(level), int(np.count_nonzero(self.chosen))
-        if not number:
-            return np.full(self.chosen.size, plain)
-        # Benjamini and Yekutieli: level 1 - a R / m.
-        missing = (1.0 - level) * number / max(self.num_tested, number)
-        return np.where(self.chosen, -normal_quantile(missing / 2.0), plain)
-
     def interval(
-        self, adjustment: Adjustment, estimates: F64, errors: F64, level: float, around: Callable[[F64], Interval]
+        self, errors: F64, level: float, around: Callable[[F64], Interval], *, adjusted: bool = True
     ) -> Interval:
-        """Return the estimates' intervals, of selected ones adjusted; `around` returns those that reach so far."""
-        check_adjustment(adjustment)
-        if adjustment == "fcr":
-            return self._around(around, self.reach(level), errors)
-        plain = self._around(around, np.full(errors.shape, normal_reach(level)), errors)
-        if adjustment == "none":
-            return plain
-        tails = (1.0 - level) / 2.0, (1.0 + level) / 2.0
-        low, high = (
-            np.where(self.chosen, self._limit(estimates, errors, tail), end)
-            for tail, end in zip(tails, plain, strict=True)
-        )
-        return low, high
-
-    def _around(self, around: Callable[[F64], Interval], reach: F64, errors: F64) -> Interval:
+        """Return the estimates' intervals, of selected ones wider; `around` returns those that reach so far."""
+        reach = np.full(errors.shape, normal_reach(level))
+        if adjusted and (number := int(np.count_nonzero(self.chosen))):
+            # Benjamini and Yekutieli: level 1 - a R / m.
+            missing = (1.0 - level) * number / max(self.num_tested, number)
+            reach[self.chosen] = -normal_quantile(missing / 2.0)
         low, high = around(reach * errors)
         if self.two_sided:
             return low, high
         # Where few supports are expected, a p-value is not that of a normal variable: no interval of a level excludes
         # 0 unless the test of 0 does at that level.
         return np.where(self.p_values > upper_tail(reach), np.minimum(low, 0.0), low), high
-
-    def corrected(self, estimates: F64, errors: F64) -> F64:
-        """Return the selected estimates without what selection adds to them on average; the others as they are."""
-        return np.where(self.chosen, self._limit(estimates, errors, 0.5), estimates)
-
-    def _limit(self, estimates: F64, errors: F64, probability: float) -> F64:
-        """Return the means under which a selected estimate is exceeded with a probability."""
-        sign = np.where(estimates < 0.0, -1.0, 1.0)
-        # A limit above a positive estimate is one below its mirror image.
-        limits = np.array(estimates, np.float64)
-        for side, wanted in ((1.0, probability), (-1.0, 1.0 - probability)):
-            at = np.flatnonzero(self.chosen & (sign == side) & np.isfinite(errors) & (errors > 0.0))
-            if at.size:
-                x = side * estimates[at] / errors[at]
-                limits[at] = side * errors[at] * self._solve(x, np.minimum(x * self._cuts(at), x), wanted)
-        return limits
-
-    def _cuts(self, at: NDArray[np.intp]) -> F64:
-        """Return each threshold as a share of the estimate: the needed z value over that of the p-value."""
-        sides = 2.0 if self.two_sided else 1.0
-        least = np.finfo(np.float64).tiny
-        reached = [-normal_quantile(max(p / sides, least)) for p in self.p_values[at].tolist()]
-        return -normal_quantile(self.needed / sides) / np.maximum(reached, 1e-12)
-
-    def _solve(self, x: F64, cut: F64, probability: float) -> F64:
-        """Return the means, in standard errors, under which x is exceeded with a probability, given the cut."""
-        plain = x + normal_quantile(probability)
-        low, high = np.full(x.shape, 0.0), x + 10.0
-        if self.two_sided:
-            low = -x - 10.0
-        for _ in range(STEPS):
-            middle = (low + high) / 2.0
-            selected = upper_tail(cut - middle) + (upper_tail(cut + middle) if self.two_sided else 0.0)
-            # The chance to exceed x grows with the mean.
-            is_below = upper_tail(x - middle) < probability * selected
-            low, high = np.where(is_below, middle, low), np.where(is_below, high, middle)
-        return np.where(x - cut > NEAR, plain if self.two_sided else np.maximum(plain, 0.0), low)
 
 
 POWER: Final = 0.9

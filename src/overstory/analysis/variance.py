@@ -12,7 +12,6 @@ sampling", Wiley 1965, section 5.4). If values change it is an upper bound: docs
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -118,17 +117,6 @@ def _supporting(mechanism: Mechanism, frequency: float) -> tuple[float, float]:
     """Return u, the share of devices that truly support a value of this frequency, and the sampling term above."""
     encoding = mechanism.encoding
     return encoding.supporting(frequency), frequency * (1 - frequency) * (1 - encoding.asked)
-
-
-def error_bound(mechanism: Mechanism, num_reports: float, beta: float) -> float:
-    """Bound that the error of one value's frequency exceeds with probability `beta` at most, whatever the data."""
-    if num_reports <= 0 or not 0 < beta < 1:
-        raise ParameterError(f"give a positive number of reports and a probability, not {num_reports} and {beta}")
-    if not mechanism.encoding.pure:
-        raise ParameterError(f"{mechanism.name}: not every report speaks of every value, so this bound does not hold")
-    # Each report adds one of two numbers that lie 1 / (p* - q*) apart: Hoeffding's inequality.
-    span = abs(float(mechanism.p_star - mechanism.q_star))
-    return math.sqrt(math.log(2 / beta) / (2 * num_reports)) / span
 
 
 @dataclass(frozen=True)

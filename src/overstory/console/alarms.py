@@ -120,7 +120,8 @@ def notice(data: ConsoleData, alarm: Alarm, title: str = "", notes: Iterable[str
     """Return an alarm in one sentence; what it means, and the notes that may explain it, are folded away."""
     what, _, rest = alarm.text.replace(f" in {alarm.period}", "").replace(f" on {alarm.period}", "").partition(". ")
     kind = f"{alarm.kind}, {title}" if title else alarm.kind
-    text = f"{alarm.severity_words}: {kind}, {data.words(alarm.period)}. {what.removesuffix('.')}."
+    severity = f"{alarm.severity.capitalize()}{', provisional' if alarm.is_provisional else ''}"
+    text = f"{severity}: {kind}, {data.words(alarm.period)}. {what.removesuffix('.')}."
     return Notice(text, TONES[alarm.severity], more=tuple(filter(None, (rest, *notes))))
 
 

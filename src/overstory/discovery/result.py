@@ -48,8 +48,8 @@ class Level:
 class Discovered(Estimate):
     """Heavy hitters, most frequent first: an estimate of all values that the last questions kept, detected or not.
 
-    Of many that were tried only the largest are kept, so one that barely passed is likely too large: `interval` and
-    `corrected_counts` take that into account, for the selection was among all that were tried.
+    Of many that were tried only the largest are kept, so one that barely passed is likely too large: `interval` takes
+    that into account, for the selection was among all that were tried.
     """
 
     raw_values: tuple[
@@ -104,7 +104,7 @@ class Discovered(Estimate):
             "alpha": self.alpha,
             "correction": self.correction,
             "interval": self.interval_kind,
-            "adjustment": self.adjustment,
+            "adjustment": "fcr",
             "threshold": self.threshold,
             "detectable_frequency": self.detectable_frequency,
             "epsilon_report": self.epsilon,
@@ -143,7 +143,7 @@ class Discovered(Estimate):
         """
         values, bound = plural(len(self.found()), "value"), bound_text(self.correction, self.alpha)
         yield f"{values} detected in {answers}, out of {self.tried:,} that were tried ({bound})"
-        yield f"intervals: {interval_words(self.interval_kind, self.adjustment)}"
+        yield f"intervals: {interval_words(self.interval_kind)}"
         yield f"privacy: {cost}: epsilon {epsilon_text(self.epsilon)}"
         yield from more
         if self.threshold is not None:
@@ -162,7 +162,7 @@ class Discovered(Estimate):
         rows = self.rows(min(max(detected, FEW), MOST) if limit is None else limit, everything=True)
         among = sum(row["detected"] for row in rows)
         left_out = "" if among == detected else f"; {among:,} of the {detected:,} detected are among them"
-        about = output.interval_caption(0.95, self.adjustment, self.interval_kind)
+        about = output.interval_caption(0.95, self.interval_kind)
         caption = f"Share of the {len(rows):,} most frequent values that the search kept, with {about}{left_out}."
         return output.estimate_picture("search", caption, rows)
 

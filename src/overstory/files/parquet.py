@@ -96,7 +96,7 @@ class GroupedBatch(ReportBatch):
         """Count each cohort's rows where they lie."""
         if are_few(self.bits):
             return count_slowly(self.bits, self.cohorts, self.num_cohorts)
-        from overstory.kernels.bits.popcount import count_bits_grouped
+        from overstory.kernels.popcount import count_bits_grouped
 
         return count_bits_grouped(self.bits, self.offsets)
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ONE = 1 << 32
-MOST_DEVICES = 1 << 48
 C1, C2 = 0x21F0AAAD, 0x735A2D97  # multipliers of the 32-bit mixer that hashes a value's word under a seed
 PATIENCE: Final = 1 << 18
 """Blocks that a process does by NumPy (about a quarter of a second) before it loads compiled kernels ..."""
@@ -45,29 +44,6 @@ def column(name: str, values: NDArray[Any], limit: int, size: int | None = None)
     if values.dtype == np.int32 and values.flags.c_contiguous:
         return values.view(np.uint32)
     return np.ascontiguousarray(values, np.uint32)
-
-
-def device_columns(first_device: int, **columns: tuple[NDArray[Any], int]) -> list[NDArray[np.uint32]]:
-    """Return columns of the same devices, each given as its entries and the limit that all of them are below."""
-    size: int | None = None
-    checked = []
-    for name, (values, limit) in columns.items():
-        checked.append(column(name, values, limit, size))
-        size = checked[0].size
-    check_devices(first_device, checked[0].size)
-    return checked
-
-
-def check_devices(first_device: int, n: int) -> None:
-    """Refuse numbers that no device has."""
-    if not (first_device >= 0 and n >= 0 and first_device + n <= MOST_DEVICES):
-        raise ValueError(f"device numbers must be below 2 ** 48, not {first_device} .. {first_device + n}")
-
-
-def check_threshold(name: str, threshold: int) -> None:
-    """Refuse what is no probability over 2 ** 32."""
-    if not 0 <= threshold <= ONE:
-        raise ValueError(f"{name} must be in 0 .. 2 ** 32, not {threshold}")
 
 
 @cache

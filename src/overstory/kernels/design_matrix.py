@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from overstory.kernels.compiled import kernel
-from overstory.kernels.hashing import GOLDEN, mix
 
 BLOCK = 2048
 TILE = 128  # candidates whose directions are summed together
@@ -112,22 +111,6 @@ def gram(positions: Any, table: Any, distinct: Any, out: Any) -> None:
             for a in range(starts[i], starts[i + 1]):
                 for b in range(starts[i], starts[i + 1]):
                     out[members[a], members[b]] += weight
-
-
-@kernel
-def fingerprints(positions: Any, distinct: Any, first: Any, stop: Any, out: Any) -> None:
-    """Write a 64-bit fingerprint of each column: equal columns agree, whatever the order of their hashes."""
-    cohorts, _, hashes = positions.shape
-    for low in range(first, stop, BLOCK):
-        high = min(low + BLOCK, stop)
-        # A column's fingerprint is the sum of its rows' mixed numbers modulo 2^64, so the order of hashes is lost.
-        out[low:high] = np.uint64(0)
-        for j in range(cohorts):
-            for s in range(low, high):
-                for t in range(hashes):
-                    if distinct or not _repeated(positions, j, s, t):
-                        row = np.uint64(j) * np.uint64(65536) + np.uint64(positions[j, s, t])
-                        out[s] += mix((row + np.uint64(1)) * GOLDEN)
 
 
 @kernel

@@ -5,7 +5,8 @@ the numbers that the randomness belongs to (device, cohort and symbol for a perm
 number for an instantaneous one); from there SplitMix64 counts (Steele, Lea, Flood, "Fast splittable pseudorandom number
 generators", 2014). So any row can be drawn alone, and a device that holds a value again gives the same response again.
 
-These streams are for experiments and load: a real device takes its randomness from the operating system, and derives
+What these functions are given was checked where a mechanism and its devices were made. The streams are for
+experiments and load: a real device takes its randomness from the operating system, and derives
 its permanent responses by BLAKE2b.
 """
 
@@ -17,13 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.kernels.columns import (
-    ONE,
-    check_devices,
-    check_threshold,
-    column,
-    device_columns,
-)
+from overstory.kernels.columns import ONE
 from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
@@ -53,6 +48,8 @@ class StreamKey:
             raise ValueError(f"key must be 32 bytes, not {len(self.key)}")
         if not 0 <= self.report_index < ONE:
             raise ValueError(f"report_index must be below 2 ** 32, not {self.report_index}")
+        if self.first_device < 0:
+            raise ValueError(f"the first device has a number from 0 on, not {self.first_device}")
 
 
 def mix(words: U64) -> U64:
@@ -100,9 +97,6 @@ def in_tiles(draw: Callable[[slice, I64], None], stream: StreamKey, count: int, 
 
 def assign_cohorts(stream: StreamKey, num_cohorts: int, n: int) -> NDArray[Any]:
     """Cohort of each of ``n`` devices, a function of (key, device); each cohort's probability is exact to 2 ** -64."""
-    if not 1 <= num_cohorts <= 1 << 31:
-        raise ValueError(f"num_cohorts must be in 1 .. 2 ** 31, not {num_cohorts}")
-    check_devices(stream.first_device, n)
     out: NDArray[Any] = np.empty(n, np.uint16 if num_cohorts <= 1 << 16 else np.uint32)
 
     def draw(rows: slice, devices: I64) -> None:
@@ -123,19 +117,12 @@ def simulate_bits(
     num_bits: int,
 ) -> NDArray[np.uint64]:
     """One packed report from each of many devices, the same for a key whatever rows it is computed with."""
-    if positions.ndim != 3:
-        raise ValueError(f"positions must be of shape (cohorts, symbols, hashes), not {positions.shape}")
-    column("positions", positions.reshape(-1), num_bits)
-    limits = positions.shape
-    held, cohort_of = device_columns(stream.first_device, symbols=(symbols, limits[1]), cohorts=(cohorts, limits[0]))
-    for threshold in (*(permanent or ()), *(instantaneous or ())):
-        check_threshold("thresholds", threshold)
-    shape = held.size, -(-num_bits // 64)
+    shape = symbols.size, -(-num_bits // 64)
     out = np.empty(shape, np.uint64)
     valid = np.array([[(1 << max(0, min(64, num_bits - 64 * word))) - 1] for word in range(shape[1])], np.uint64)
 
     def draw(rows: slice, devices: I64) -> None:
-        cohort, symbol = cohort_of[rows], held[rows]
+        cohort, symbol = cohorts[rows], symbols[rows]
         reports = _encoded(positions[cohort, symbol].astype(np.int64), shape[1])
         if permanent is not None:
             reports = _through(
@@ -146,7 +133,7 @@ def simulate_bits(
             reports = _through(reports, instantaneous, valid, starts)
         out[rows] = reports.T
 
-    in_tiles(draw, stream, held.size)
+    in_tiles(draw, stream, symbols.size)
     return out
 
 
@@ -207,11 +194,6 @@ def simulate_symbols(
     stream: StreamKey,
 ) -> NDArray[np.uint32]:
     """One reported symbol from each of many devices; a device's report does not depend on the rows around it."""
-    if not 1 <= num_symbols <= 1 << 31:
-        raise ValueError(f"num_symbols must be in 1 .. 2 ** 31, not {num_symbols}")
-    symbols, cohorts = device_columns(stream.first_device, symbols=(symbols, num_symbols), cohorts=(cohorts, ONE))
-    check_threshold("permanent", ONE if permanent is None else permanent)
-    check_threshold("instantaneous", ONE if instantaneous is None else instantaneous)
     out = symbols.astype(np.uint32)
 
     def draw(rows: slice, devices: I64) -> None:
@@ -240,12 +222,6 @@ def simulate_subsets(
     stream: StreamKey,
 ) -> NDArray[np.uint64]:
     """One subset from each of many devices, packed; a device's subset does not depend on the rows around it."""
-    if not 2 <= domain_size <= 1 << 31:
-        raise ValueError(f"domain_size must be in 2 .. 2 ** 31, not {domain_size}")
-    if not 1 <= subset_size < domain_size:
-        raise ValueError(f"subset_size must be in 1 .. {domain_size - 1}, not {subset_size}")
-    (symbols,) = device_columns(stream.first_device, symbols=(symbols, domain_size))
-    check_threshold("inside", inside)
     out = np.zeros((symbols.size, -(-domain_size // 64)), np.uint64)
     octets = out.view(np.uint8)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.kernels.columns import C1, C2, ONE, are_few, column, device_columns
+from overstory.kernels.columns import C1, C2, ONE, are_few, column
 from overstory.kernels.devices import GOLDEN, mix
 from overstory.kernels.threads import in_parts
 
@@ -219,7 +219,8 @@ def encode_hash(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], hash_ran
         raise ValueError(f"hash_range must be in 2 .. 65536, not {hash_range}")
     if words.ndim != 1 or words.dtype != np.uint64:
         raise ValueError(f"words must be a column of uint64, not {words.dtype} {words.shape}")
-    held, seeds = device_columns(0, symbols=(symbols, words.size), seeds=(seeds, ONE))
+    held = column("symbols", symbols, words.size)
+    seeds = column("seeds", seeds, ONE, held.size)
     if are_few(len(held) // TOGETHER, HASHING):
         return (_hash_words(words[held], seeds) * np.uint64(hash_range) >> HALF).astype(np.uint32)
     from overstory.kernels.hashing import encode_rows

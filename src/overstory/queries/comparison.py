@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.difference import Difference, difference
-from overstory.analysis.selection import Adjustment
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import plural
 from overstory.presentation.result import Result
@@ -53,11 +52,6 @@ CSV: Final = tuple(
 """The columns of a file of differences: shares, and the interval and error of their difference."""
 
 
-def file_columns(adjustment: Adjustment) -> tuple[Column, ...]:
-    """Return the columns of a file: `CSV`, and differences corrected for selection where intervals are so."""
-    return (*CSV, Column("corrected_difference")) if adjustment == "conditional" else CSV
-
-
 @dataclass(frozen=True, eq=False)
 class Comparison(Result):
     """What is learned of a metric in one range of periods less that in another: shares of values, or numbers."""
@@ -94,7 +88,7 @@ class Comparison(Result):
         return rows
 
     def as_table(self) -> Table:
-        return Table("Every difference", self.columns or file_columns(self.difference.adjustment), self.rows())
+        return Table("Every difference", self.columns or CSV, self.rows())
 
     def table(self, limit: int | None = None) -> list[Block]:
         """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""
@@ -196,7 +190,6 @@ def compare_series(a: EstimateSeries, b: EstimateSeries) -> Comparison:
     first, second = (series.parts[0].estimate for series in (a, b))
     kind, alpha = a.interval_kind, a.options.alpha
     both = difference(first, second, interval_kind=kind, alpha=alpha)
-    both = replace(both, adjustment=a.options.adjustment)
     notes = (*a.notes, *b.notes, *first.notes, *second.notes, *both.notes)
     return compared(a.counted, b.counted, both, notes)
 
@@ -212,7 +205,6 @@ def less(values: list[str], shares: F64, errors: F64, reports: tuple[int, int], 
         alpha=options.alpha,
         first=shares[0],
         second=shares[1],
-        adjustment=options.adjustment,
     )
 
 

@@ -49,7 +49,7 @@ class EstimateSeries(RangeReading):
     checks: tuple[Check, ...] = ()
 
     def own_facts(self) -> dict[str, Any]:
-        return {"adjustment": self.options.adjustment}
+        return {"adjustment": "fcr"}
 
     def checks_json(self) -> dict[str, Any]:
         return {"checks": [check.to_json() for check in self.checks]}
@@ -59,7 +59,7 @@ class EstimateSeries(RangeReading):
         return learned
 
     def columns(self, level: float) -> Sequence[Column]:
-        return file_columns(level, self.options.adjustment)
+        return file_columns(level)
 
     def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:
         return records(part.estimate, level=level)
@@ -122,8 +122,6 @@ def estimate_counts(
         estimate = oracle.estimate(counts, names, method=options.method, complete=options.complete, **selecting, **how)
     else:
         estimate = replace(oracle.estimate(counts, names, **how), **selecting)
-    if estimate.adjustment != options.adjustment:
-        estimate = replace(estimate, adjustment=options.adjustment)
     return postprocess(estimate, *options.steps) if options.steps else estimate
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
 import numpy as np
 
-from overstory.analysis.selection import Adjustment, Correction, IntervalKind, interval_words, normal_quantile
+from overstory.analysis.selection import Correction, IntervalKind, interval_words, normal_quantile
 from overstory.presentation.document import Block, Column, Heading, Table
 from overstory.presentation.formats import epsilon_text, epsilons_text, finite, interval, percent, plural
 from overstory.presentation.render_data import csv_lines
@@ -54,7 +54,6 @@ class EstimateOptions:
     steps: tuple[str, ...] = ()  # of post-processing, by their names, in order
     pool: int = 1  # of estimates by period: how many periods up to each are one estimate
     interval_kind: IntervalKind | None = None  # None: see `kind_of_intervals`
-    adjustment: Adjustment = "fcr"
     ranges: tuple[str, ...] = ()  # whose shares are asked for, such as 18:25, both included; of metrics of ranges alone
     # Called by long work, a search, with what is being done and how much is done, from 0 to 1.
     progress: Callable[[str, float], object] | None = field(default=None, compare=False, repr=False)
@@ -242,7 +241,7 @@ class RangeReading(Reading):
         return ""
 
     def interval_text(self) -> str:
-        return interval_words(self.interval_kind, self.options.adjustment)
+        return interval_words(self.interval_kind)
 
     def part_pictures(self, part: PeriodEstimate) -> Iterable[Picture]:
         raise NotImplementedError

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, cast
 
 from overstory.analysis.kinds.split import sorted_answers
-from overstory.analysis.tables.output import file_columns
+from overstory.analysis.tables.output import CSV
 from overstory.discovery.heavy_hitters import find
 from overstory.discovery.result import Discovered
 from overstory.discovery.simulation import Progress
@@ -58,7 +58,7 @@ class SearchReading(Reading):
         }
 
     def as_table(self) -> Table:
-        columns = (*file_columns(adjustment=self.discovered.adjustment), Column("source"))
+        columns = (*CSV, Column("source"))
         return Table("", columns, self.discovered.rows(everything=True))
 
     def shown(self, *, everything: bool) -> Iterator[Block]:
@@ -112,7 +112,7 @@ def read_search(counted: PeriodCounts, kind: Aggregation = "total", options: Est
             progress=_part(progress, 0.3, 1.0),
         )
         stored = sum(map(len, answers))
-    declared = replace(discovered, adjustment=options.adjustment, epsilon=search.epsilon)
+    declared = replace(discovered, epsilon=search.epsilon)
     return SearchReading(counted, declared, stored)
 
 

@@ -102,10 +102,7 @@ def read_tables(counted: PeriodCounts, kind: Aggregation = "total", options: Est
 
     def summarize(counts: SupportCounts, per_device: float) -> tuple[TableSummary, ...]:
         tables = learn(metric, counts, per_device, chosen)
-        return tuple(
-            TableSummary(table, alpha=chosen.alpha, correction=chosen.correction, adjustment=chosen.adjustment)
-            for table in tables
-        )
+        return tuple(TableSummary(table, alpha=chosen.alpha, correction=chosen.correction) for table in tables)
 
     parts = estimate_parts(counted, kind, chosen, summarize)
     return TableSeries(counted, kind, chosen, parts, range_notes(counted, ()))

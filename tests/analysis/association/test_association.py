@@ -34,6 +34,14 @@ def _table(shares, error, reports=1_000):
     )
 
 
+def _strength(table):
+    return cramers_v(table, independence(table))
+
+
+def _shown(table):
+    return reported(table, independence(table))
+
+
 def test_conditional_shares_and_their_errors():
     given = conditional(_table([[0.3, 0.1], [0.2, 0.4]], 0.001))
     np.testing.assert_allclose(given.shares, [[0.75, 0.25], [1 / 3, 2 / 3]])
@@ -65,11 +73,11 @@ def test_rows_are_compared():
 
 def test_a_sharp_table_has_its_own_cramers_v():
     """With no noise V is the plain one: .5 for 3/8, 1/8, 1/8, 3/8, and 1 where one variable follows from the other."""
-    v = cramers_v(_table([[0.375, 0.125], [0.125, 0.375]], 1e-6))
+    v = _strength(_table([[0.375, 0.125], [0.125, 0.375]], 1e-6))
     assert v is not None
     assert v.estimate == pytest.approx(0.5)
     assert v.low == pytest.approx(0.5, abs=1e-4)
-    sure = cramers_v(_table([[0.5, 0.0], [0.0, 0.5]], 1e-6))
+    sure = _strength(_table([[0.5, 0.0], [0.0, 0.5]], 1e-6))
     assert sure is not None
     assert sure.estimate == pytest.approx(1.0)
 
@@ -94,7 +102,7 @@ def test_the_strength_that_is_detected_is_the_mean_over_all_directions():
 
 def test_without_a_sign_of_dependence_v_has_an_upper_bound_alone():
     """A V above 0 that noise alone would give is not shown."""
-    v = cramers_v(_table([[0.25, 0.25], [0.25, 0.25]], 0.01))
+    v = _strength(_table([[0.25, 0.25], [0.25, 0.25]], 0.01))
     assert v is not None
     assert math.isnan(v.estimate)
     assert v.low == 0.0
@@ -104,7 +112,7 @@ def test_without_a_sign_of_dependence_v_has_an_upper_bound_alone():
 
 def test_v_leaves_out_rows_that_may_be_empty():
     """A rare row would weigh most, and is all noise."""
-    v = cramers_v(_table([[0.4, 0.1], [0.1, 0.398], [0.001, 0.001]], 0.005))
+    v = _strength(_table([[0.4, 0.1], [0.1, 0.398], [0.001, 0.001]], 0.005))
     assert v is not None
     assert v.left_out == (("r2",), ())
     assert v.estimate == pytest.approx(0.6, abs=0.01)
@@ -112,11 +120,11 @@ def test_v_leaves_out_rows_that_may_be_empty():
 
 def test_a_table_without_dependence_is_shown_as_independent():
     """Where T is below its degrees of freedom, nothing is left of the departure."""
-    shown = reported(_table([[0.2501, 0.2499], [0.2499, 0.2501]], 0.01))
+    shown = _shown(_table([[0.2501, 0.2499], [0.2499, 0.2501]], 0.01))
     assert shown.shrunk == 0.0
     np.testing.assert_allclose(shown.shares, 0.25)
     assert "independence is not rejected" in shown.note
-    sharp = reported(_table([[0.5, 0.0], [0.1, 0.4]], 0.01))
+    sharp = _shown(_table([[0.5, 0.0], [0.1, 0.4]], 0.01))
     assert sharp.shrunk == 1.0
     assert "independence" not in sharp.note
 
@@ -124,9 +132,9 @@ def test_a_table_without_dependence_is_shown_as_independent():
 def test_without_reports_nothing_is_tested():
     empty = _table([[0.0, 0.0], [0.0, 0.0]], 1.0, reports=0)
     assert independence(empty) is None
-    assert cramers_v(empty) is None
+    assert _strength(empty) is None
     assert not conditional(empty).estimable.any()
-    np.testing.assert_allclose(reported(empty).shares, 0.25)
+    np.testing.assert_allclose(_shown(empty).shares, 0.25)
 
 
 LABELS = (("a", "b", "c"), ("no", "yes"))

@@ -61,10 +61,6 @@ class Alarm:
     numbers: Mapping[str, Any] = field(default_factory=dict)  # what it was decided by, as JSON values
     is_provisional: bool = False  # of a period that still takes late reports
 
-    @property
-    def severity_words(self) -> str:
-        return f"{self.severity.capitalize()}{', provisional' if self.is_provisional else ''}"
-
     def to_json(self) -> dict[str, Any]:
         return {
             "kind": self.kind,

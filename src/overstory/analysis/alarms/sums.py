@@ -112,19 +112,13 @@ class Watch:
         return cls(half, range(min(size, WATCHED)))
 
     @property
-    def counts_ones(self) -> bool:
-        """Whether the distribution of ones is fixed by the mechanism, whatever the values are."""
-        # Hashes of one value may meet in a bit: how often they do depends on the value.
-        return self.half.own_bits is not None
-
-    @property
     def num_bits(self) -> int:
         return int(self.half.mechanism.payload_bits)
 
     @cached_property
     def _cells(self) -> tuple[int, int, int]:
         """The lowest number of ones of the first inner cell, the cells' width, and how many there are."""
-        if not self.counts_ones:
+        if self.half.own_bits is None:  # hashes of one value may meet in a bit: how often depends on the value
             return 0, 1, 0
         q = self.half.rates[1]
         reach = REACH * (math.sqrt(self.num_bits * q * (1 - q)) + 1.0)

@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis import selection
+from overstory.analysis.association.table import errors_of
 from overstory.analysis.selection import check_alpha, chi2_tail
 
 if TYPE_CHECKING:
@@ -110,21 +111,20 @@ def independence(table: TableEstimate, alpha: float = 0.05) -> Independence | No
 
 def _contrasts(table: TableEstimate) -> tuple[F64, F64]:
     """Return the contrasts of P - ab', and their covariances if the variables are independent."""
-    cells = table.shares
-    rows, columns = cells.sum(axis=1), cells.sum(axis=0)
-    product = np.outer(rows, columns)
+    product, derivative = _departure(table.shares)
     # (B_x (x) B_y)' J, a row of weights on the cells for each contrast.
-    contrasts = np.kron(*(orthogonal(np.ones(size)) for size in cells.shape)).T
-    weights = contrasts @ _derivative(rows, columns)
-    spread = table.covariance.at(product).apply(weights.reshape(-1, *cells.shape)).reshape(weights.shape)
-    return np.asarray(contrasts @ (cells - product).ravel()), np.asarray(spread @ weights.T)
+    contrasts = np.kron(*(orthogonal(np.ones(size)) for size in product.shape)).T
+    weights = contrasts @ derivative
+    spread = table.covariance.at(product).apply(weights.reshape(-1, *product.shape)).reshape(weights.shape)
+    return np.asarray(contrasts @ (table.shares - product).ravel()), np.asarray(spread @ weights.T)
 
 
-def _derivative(rows: F64, columns: F64) -> F64:
-    """Return J of d(P - ab') = dP - (dP 1) b' - a (1' dP): a matrix on the cells row by row."""
+def _departure(cells: F64) -> tuple[F64, F64]:
+    """Return ab', and J of d(P - ab') = dP - (dP 1) b' - a (1' dP): a matrix on the cells row by row."""
+    rows, columns = cells.sum(axis=1), cells.sum(axis=0)
     by_row = np.kron(np.eye(len(rows)), np.outer(columns, np.ones(len(columns))))
     by_column = np.kron(np.outer(rows, np.ones(len(rows))), np.eye(len(columns)))
-    return np.asarray(np.eye(rows.size * columns.size) - by_row - by_column)
+    return np.outer(rows, columns), np.asarray(np.eye(cells.size) - by_row - by_column)
 
 
 def _detectable(table: TableEstimate, factor: F64, alpha: float) -> float:
@@ -161,9 +161,7 @@ class Conditional:
     def standard_errors(self) -> F64:
         errors = np.full(self.shares.shape, math.nan)
         for row in np.flatnonzero(self.estimable):
-            weights = self.weights(int(row))
-            spread = (weights * self.table.covariance.apply(weights)).sum(axis=(-2, -1))
-            errors[row] = np.sqrt(np.maximum(spread, 0.0))
+            errors[row] = errors_of(self.table.covariance, self.weights(int(row)))
         return errors
 
     def interval(self, level: float = 0.95) -> tuple[F64, F64]:
@@ -204,17 +202,15 @@ class Departures:
 
 def departures(table: TableEstimate, alpha: float = 0.05) -> Departures:
     """Return the departures of all cells; of more than 2,500 cells none is sure, and their errors are not known."""
-    cells = table.shares
-    rows, columns = cells.sum(axis=1), cells.sum(axis=0)
-    product = np.outer(rows, columns)
-    difference = cells - product
-    if not table.num_reports or cells.size > MOST_CELLS:
-        return Departures(difference, np.full(cells.shape, np.inf), np.zeros(cells.shape, bool))
-    weights = _derivative(rows, columns).reshape(-1, *cells.shape)
-    variances = (weights * table.covariance.at(product).apply(weights)).sum(axis=(1, 2)).reshape(cells.shape)
-    errors = np.sqrt(np.maximum(variances, 0.0))
+    shape = table.shares.shape
+    if not table.num_reports or table.shares.size > MOST_CELLS:
+        product = np.outer(table.shares.sum(axis=1), table.shares.sum(axis=0))
+        return Departures(table.shares - product, np.full(shape, np.inf), np.zeros(shape, bool))
+    product, derivative = _departure(table.shares)
+    difference = table.shares - product
+    errors = errors_of(table.covariance.at(product), derivative.reshape(-1, *shape)).reshape(shape)
     p_values = np.minimum(2.0 * selection.upper_p_values(np.abs(difference), errors), 1.0)
-    sure = selection.adjusted_p_values(p_values.ravel(), "fdr").reshape(cells.shape) <= alpha
+    sure = selection.adjusted_p_values(p_values.ravel(), "fdr").reshape(shape) <= alpha
     return Departures(difference, errors, sure)
 
 
@@ -241,8 +237,7 @@ def compare_rows(table: TableEstimate, against: int, level: float = 0.95) -> lis
     found, base, shown = [], given.weights(against), range(1 if len(columns) == 2 else 0, len(columns))
     for row in np.flatnonzero(given.estimable).tolist():
         if row != against:
-            weights = given.weights(row) - base
-            errors = np.sqrt(np.maximum((weights * table.covariance.apply(weights)).sum(axis=(-2, -1)), 0.0))
+            errors = errors_of(table.covariance, given.weights(row) - base)
             for column in shown:
                 difference = float(given.shares[row, column] - given.shares[against, column])
                 reach = selection.normal_reach(level) * float(errors[column])
@@ -272,12 +267,9 @@ class CramersV:
         }
 
 
-def cramers_v(
-    table: TableEstimate, level: float = 0.95, alpha: float = 0.05, *, tested: Independence | None = None
-) -> CramersV | None:
-    """Return Cramer's V of the rows and columns that are large enough; None for fewer than two, or over 2,500 cells."""
+def cramers_v(table: TableEstimate, tested: Independence | None, level: float = 0.95) -> CramersV | None:
+    """Return Cramer's V of the rows and columns that are large enough; None for fewer than two, or where not tested."""
     rows, columns = sure(table)
-    tested = independence(table, alpha) if tested is None else tested
     if tested is None or min(rows.sum(), columns.sum()) < 2:
         return None
     squares, noise, scale = _squares(table, np.ix_(rows, columns))
@@ -316,18 +308,14 @@ def _squares(table: TableEstimate, chosen: Any) -> tuple[float, float, float]:
     part = table.shares[chosen]
     total = float(part.sum())
     cells = part / total
-    rows, columns = cells.sum(axis=1), cells.sum(axis=0)
-    size = cells.size
-    unit = np.zeros((size, *table.shares.shape))
-    for number, weights in enumerate(unit):
-        place = np.unravel_index(number, cells.shape)
-        weights[chosen[0].ravel()[place[0]], chosen[1].ravel()[place[1]]] = 1.0
-    spread = table.covariance.apply(unit)[(slice(None), *chosen)].reshape(size, size)
+    size, places = cells.size, (chosen[0] * table.shares.shape[1] + chosen[1]).ravel()
+    unit = np.zeros((size, table.shares.size))
+    unit[np.arange(size), places] = 1.0
+    spread = table.covariance.apply(unit.reshape(-1, *table.shares.shape)).reshape(size, -1)[:, places]
     # d(P / total), then d(P - ab').
     scaled = (np.eye(size) - np.outer(cells.ravel(), np.ones(size))) / total
-    derivative = _derivative(rows, columns) @ scaled
-    together = derivative @ spread @ derivative.T
-    product = np.outer(rows, columns)
+    product, derivative = _departure(cells)
+    together = derivative @ scaled @ spread @ scaled.T @ derivative.T
     difference, weight = (cells - product).ravel(), 1.0 / product.ravel()
     noise = float(weight @ np.diag(together))
     return float(weight @ difference**2), noise, float(weight @ together**2 @ weight) / noise

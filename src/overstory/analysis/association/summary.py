@@ -36,7 +36,6 @@ from overstory.analysis.postprocess import project_simplex
 from overstory.analysis.selection import (
     Selected,
     adjusted_p_values,
-    needed_p_value,
     normal_reach,
     upper_p_values,
 )
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from overstory.analysis.association.table import Marginal, TableEstimate
-    from overstory.analysis.selection import F64, Adjustment, Correction
+    from overstory.analysis.selection import F64, Correction
     from overstory.presentation.svg import Picture
 
 
@@ -70,15 +69,13 @@ class Reported:
         return made
 
 
-def reported(table: TableEstimate, tested: Independence | None = None) -> Reported:
+def reported(table: TableEstimate, tested: Independence | None) -> Reported:
     """Return the table to show."""
     if not table.num_reports:
         return Reported(np.full(table.shares.shape, 1.0 / table.shares.size))
-    asked = independence(table) if tested is None else tested
-    left = 1.0
-    cells = table.shares
-    if asked is not None and not asked.rejected:
-        left = max(1.0 - asked.degrees / asked.statistic, 0.0) if asked.statistic > 0 else 0.0
+    left, cells = 1.0, table.shares
+    if tested is not None and not tested.rejected:
+        left = max(1.0 - tested.degrees / tested.statistic, 0.0) if tested.statistic > 0 else 0.0
         product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
         cells = product + left * (cells - product)
     return Reported(project_simplex(cells.ravel()).reshape(cells.shape), left)
@@ -93,7 +90,7 @@ ROW: Final = (
 )
 """What is known of a cell: its unbiased share with the interval, the share shown, and the share among its row.
 
-`low` and `high` of a detected cell are adjusted for its selection; `plain_low` and `plain_high` are not.
+`low` and `high` of a detected cell are wider for its selection; `plain_low` and `plain_high` are not.
 """
 
 
@@ -105,7 +102,6 @@ class TableSummary:
     level: float = 0.95
     alpha: float = 0.05  # of the test of independence, and the false discovery rate of detected cells
     correction: Correction = "fdr"
-    adjustment: Adjustment = "fcr"
 
     @cached_property
     def p_values(self) -> F64:
@@ -116,14 +112,11 @@ class TableSummary:
     def selected(self) -> Selected:
         """Which cells are surely not empty, of all cells of the table, row by row."""
         chosen = np.asarray(adjusted_p_values(self.p_values, self.correction) <= self.alpha)
-        needed = needed_p_value(self.alpha, self.correction, int(np.count_nonzero(chosen)), chosen.size)
-        return Selected(chosen, self.p_values, chosen.size, needed)
+        return Selected(chosen, self.p_values, chosen.size)
 
     def interval(self) -> tuple[F64, F64]:
         shares, errors = self.table.shares.ravel(), self.table.standard_errors.ravel()
-        low, high = self.selected.interval(
-            self.adjustment, shares, errors, self.level, lambda reach: (shares - reach, shares + reach)
-        )
+        low, high = self.selected.interval(errors, self.level, lambda reach: (shares - reach, shares + reach))
         return low.reshape(self.table.shares.shape), high.reshape(self.table.shares.shape)
 
     @cached_property
@@ -132,7 +125,7 @@ class TableSummary:
 
     @cached_property
     def v(self) -> CramersV | None:
-        return cramers_v(self.table, self.level, self.alpha, tested=self.tested)
+        return cramers_v(self.table, self.tested, self.level)
 
     @cached_property
     def shown(self) -> Reported:
@@ -184,7 +177,7 @@ class TableSummary:
             "reports": table.num_reports,
             "interval": table.interval_kind,
             "level": self.level,
-            "adjustment": self.adjustment,
+            "adjustment": "fcr",
             "independence": None if self.tested is None else self.tested.to_json(),
             "cramers_v": None if self.v is None else self.v.to_json(),
             "marginals": {

@@ -62,6 +62,11 @@ class TableCovariance(Protocol):
         ...
 
 
+def errors_of(covariance: TableCovariance, weights: F64) -> F64:
+    """Return the standard errors of weighted sums of cells, shape (...) of weights (..., k_x, k_y)."""
+    return np.asarray(np.sqrt(np.maximum((weights * covariance.apply(weights)).sum(axis=(-2, -1)), 0.0)))
+
+
 @dataclass(frozen=True, eq=False)
 class PairCovariance:
     """Of cells that one pure oracle reports."""
@@ -226,8 +231,7 @@ class TableEstimate:
             weights = np.zeros((len(places), *self.shares.shape))
             rows = np.arange(len(places))
             weights[(rows, places) if axis == 0 else (rows, slice(None), places)] = 1.0
-            spread = (weights * self.covariance.apply(weights)).sum(axis=(-2, -1))
-            errors.append(np.sqrt(np.maximum(spread, 0.0)))
+            errors.append(errors_of(self.covariance, weights))
         return Marginal(self.shares.sum(axis=1 - axis), np.concatenate(errors))
 
 

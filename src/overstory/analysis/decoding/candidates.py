@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     Positions = NDArray[np.integer[Any]]
     F64 = NDArray[np.float64]
-    Out = TypeVar("Out", NDArray[np.float64], NDArray[np.uint64])
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +104,7 @@ DENSE_CELLS = 1 << 20
 """Up to this many cells a design matrix is written out (8 MB); past it, it stays a list of positions."""
 
 PART = 1 << 15  # candidates worth a thread of their own
+BLOCK = 1 << 14  # candidates whose sums stay in the cache
 
 
 TOGETHER = 1 << 7  # numbers that NumPy sums in the time of a block of `overstory.kernels.columns`
@@ -120,15 +120,21 @@ def add_slowly(candidates: CandidateMap, table: NDArray[Any], out: NDArray[Any])
     directions = out.size // candidates.num_candidates
     if not are_few(candidates.positions.size * directions // TOGETHER, "design_matrix"):
         return False
-    for positions, rows in zip(candidates.positions, table, strict=True):
+    add_rows(candidates, table, out, slice(None))
+    return True
+
+
+def add_rows(candidates: CandidateMap, table: NDArray[Any], out: NDArray[Any], some: slice) -> None:
+    """Add the rows of some candidates, whatever their number."""
+    sums = out[some]
+    for positions, rows in zip(candidates.positions[:, some], table, strict=True):
         if candidates.distinct and candidates.num_hashes == 2:
-            out += rows[positions[:, 0]] + rows[positions[:, 1]]
+            sums += rows[positions[:, 0]] + rows[positions[:, 1]]
             continue
         for t in range(candidates.num_hashes):
             # A bit that an earlier hash named is not added again.
             new = slice(None) if candidates.distinct else ~(positions[:, :t] == positions[:, t : t + 1]).any(axis=1)
-            out[new] += rows[positions[new, t]]
-    return True
+            sums[new] += rows[positions[new, t]]
 
 
 def correlate(candidates: CandidateMap, rows: F64) -> F64:
@@ -144,7 +150,7 @@ def correlate(candidates: CandidateMap, rows: F64) -> F64:
     return _in_parts(design_matrix.correlate, candidates.positions, table, candidates.distinct, out=out)
 
 
-def _in_parts(kernel: Callable[..., object], *given: Any, out: Out, smallest: int = PART) -> Out:
+def _in_parts(kernel: Callable[..., object], *given: Any, out: F64, smallest: int = PART) -> F64:
     """Let a kernel fill what it returns, the candidates divided among threads."""
     from overstory.kernels.threads import in_parts
 
@@ -196,19 +202,19 @@ def predict(candidates: CandidateMap, coefficients: F64) -> F64:
 
 def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
     """Return 64 bits per candidate that agree whenever two columns are equal, shape (M,)."""
-    if is_small(candidates):
-        # Equal columns have equal sums of odd cubes, modulo 2**64; others hardly ever.
-        rows = np.arange(1, 2 * candidates.num_rows, 2, dtype=np.uint64) ** 3
-        return np.asarray(rows @ candidates.dense().astype(np.uint64))
     from overstory.kernels.small_hashes import split_mix
+    from overstory.kernels.threads import in_parts
 
     out = np.zeros(candidates.num_candidates, np.uint64)
     numbers = np.arange(candidates.num_cohorts)[:, None] << 16 | np.arange(candidates.num_bits)
-    if add_slowly(candidates, split_mix(numbers.astype(np.uint64)), out):
-        return out
-    from overstory.kernels import design_matrix
+    table = split_mix(numbers.astype(np.uint64))
 
-    return _in_parts(design_matrix.fingerprints, candidates.positions, candidates.distinct, out=out)
+    def part(first: int, stop: int) -> None:
+        for start in range(first, stop, BLOCK):
+            add_rows(candidates, table, out, slice(start, min(start + BLOCK, stop)))
+
+    in_parts(part, out.size, smallest=PART)
+    return out
 
 
 def column_rows(candidates: CandidateMap, columns: NDArray[np.intp]) -> NDArray[np.int64]:

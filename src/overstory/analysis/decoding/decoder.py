@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -34,7 +34,6 @@ from overstory.analysis.decoding.model import (
 from overstory.analysis.decoding.sparse import fit_lasso, fit_pursuit, members_coefficients
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.selection import (
-    bounded_interval,
     check_alpha,
     check_correction,
     chi2_tail,
@@ -218,6 +217,7 @@ def _people(model: LinearModel, shares: F64, fitted: F64) -> F64:
 class Decoded(Estimate):
     """A decoded collection; `counts` are not negative and, with those outside the list, add up to the reports."""
 
+    is_bounded: ClassVar[bool] = True
     method: str  # ``gls``, ``pursuit`` or ``lasso``: what really ran
     unallocated: float  # reports whose string is not in the list (by pursuit: or was too rare to fit), raw and unbiased
     unallocated_standard_error: float
@@ -226,9 +226,6 @@ class Decoded(Estimate):
     cohort_chi_square: float  # test of the cohorts' sizes against equal shares
     cohort_p_value: float
     colliding: tuple[tuple[str, ...], ...] = ()  # candidates that no cohort distinguishes: each shows its group's count
-
-    def _around(self, reach: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return bounded_interval(self.counts, self.raw_counts, reach, self.num_reports)
 
     def summary(self) -> dict[str, Any]:
         error = self.unallocated_standard_error

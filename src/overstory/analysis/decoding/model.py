@@ -393,11 +393,6 @@ class NormalEquations:
         return np.asarray(self.matrix - o * (self.edge[:, None] + self.edge) + o * o * self.weight)
 
     @property
-    def centred_edge(self) -> F64:
-        """(X - o)'W1."""
-        return np.asarray(self.edge - self.fill * self.weight)
-
-    @property
     def centred_moment(self) -> F64:
         """(X - o)'W(y - o)."""
         return np.asarray(self.moment - self.fill * (self.edge + self.total - self.fill * self.weight))
@@ -440,7 +435,8 @@ def fit_gls(model: LinearModel, *, complete: bool) -> Fit:
     normal = NormalEquations.of(model)
     # First fit for the shares, then the weights 1 / Var y that hold at them (one Gauss-Newton step).
     reported = _reported(normal, complete=complete)
-    better = model.reweighted(_shares(model, reported))
+    listed = reported[: normal.moment.size]
+    better = model.reweighted(predict(model.candidates, listed) + model.fill * (1.0 - listed.sum()))
     if better is not model:
         model, normal = better, NormalEquations.of(better)
         reported = _reported(normal, complete=complete)
@@ -462,11 +458,6 @@ def _reported(normal: NormalEquations, *, complete: bool) -> F64:
     return simplex_least_squares(*normal.bordered())
 
 
-def _shares(model: LinearModel, reported: F64) -> F64:
-    listed = reported[: model.candidates.num_candidates]
-    return np.asarray(predict(model.candidates, listed) + model.fill * (1.0 - listed.sum()))
-
-
 def _fit_open(model: LinearModel, normal: NormalEquations) -> Solution:
     """Least squares when strings may be missing from the list; without a term for them where it cannot be estimated."""
     o = model.fill
@@ -480,7 +471,8 @@ def _fit_open(model: LinearModel, normal: NormalEquations) -> Solution:
     phi, degrees = dispersion(model, residuals, f.size)
     fit = Fit(f, np.diag(covariance).copy(), f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", storey=True)
     fit = replace(fit, residuals=residuals)
-    return _let_go(model, fit, covariance, normal.centred_edge, residuals), covariance, o
+    edge = np.asarray(normal.edge - o * normal.weight)  # (X - o)'W1
+    return _let_go(model, fit, covariance, edge, residuals), covariance, o
 
 
 def _let_go(model: LinearModel, fit: Fit, covariance: F64, edge: F64, residuals: F64) -> Fit:

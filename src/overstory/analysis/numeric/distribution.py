@@ -32,11 +32,10 @@ from scipy.special import ndtri
 from overstory.analysis.kinds.numbers import WaveSupport
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import normal_reach
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric.mechanisms import SquareWave, WindowChannel
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
     from overstory.analysis.selection import F64
 
@@ -69,59 +68,40 @@ def _triangular(count: F64) -> F64:
     return np.asarray(positive * (positive + 1) / 2)
 
 
-MOST_ITERATIONS = 100_000
-
-
-@dataclass(frozen=True, eq=False)
-class Mixture:
-    """Shares that explain the counts."""
-
-    shares: F64  # shape (d,), not negative, of sum 1
-    log_likelihood: float  # of the counts, up to a constant
-    shortfall: float  # the maximum is at most this much higher: by concavity, ``max(gradient) - n``
-    converged: bool  # the tolerance ended the search, not the limit on iterations
+MOST_ITERATIONS: Final = 100_000
 
 
 def expectation_maximization(
-    counts: ArrayLike,  # shape (m,): how often each output was seen
-    table: ArrayLike,  # shape (m, d): P(output | symbol); columns sum to 1
-    *,
-    tolerance: float = 1e-6,
+    counts: F64,  # shape (rows, m): how often each output was seen, in each of several collections
+    table: F64,  # shape (m, d): P(output | symbol); columns sum to 1
+    tolerance: float,
+    start: F64,  # shape (d,): the shares to start from, all positive
     most_iterations: int = MOST_ITERATIONS,
-    start: F64 | None = None,  # shape (d,): equal shares unless given
-) -> Mixture:
-    """Raise the likelihood step by step, until a step gains less than `tolerance`."""
-    seen, channel = _checked(counts, table)
-    total = seen.sum()
-    shares = np.full(channel.shape[1], 1.0 / channel.shape[1]) if start is None else start
-    before = -np.inf
+) -> tuple[F64, bool]:
+    """Raise each row's likelihood step by step until a step gains less than `tolerance`.
+
+    Return the shares, shape (rows, d), not negative and of sum 1, and whether the tolerance ended every search.
+    """
+    seen = counts.any(axis=0)  # what was never seen adds 0 to the likelihood, even where its chance is 0
+    counts, table = counts[:, seen], table[seen]
+    learned, converged = np.empty((len(counts), table.shape[1])), True
+    rows, before = np.arange(len(counts)), np.full(len(counts), -np.inf)
+    shares, total = np.tile(start, (len(counts), 1)), counts.sum(axis=1)
     for iteration in range(most_iterations + 1):
-        # L(f) = sum c_i log(A f)_i, and its slope A'(c / A f).
-        expected = channel @ shares
-        likelihood = float(seen @ np.log(expected))
-        slope = channel.T @ (seen / expected)
+        # L(f) = sum c_i log(A f)_i
+        expected = shares @ table.T
+        likelihood = (counts * np.log(expected)).sum(axis=1)
         finished = likelihood - before < tolerance
-        if finished or iteration == most_iterations:
+        if iteration == most_iterations:
+            converged, finished = bool(finished.all()), np.ones_like(finished)
+        learned[rows[finished]] = shares[finished]
+        going = ~finished
+        if not going.any():
             break
-        before = likelihood
-        # Expectation and maximization in one: f_j <- f_j slope_j / n, which never lowers L.
-        shares = shares * slope / total
-    return Mixture(shares / shares.sum(), likelihood, float(slope.max() - total), finished)
-
-
-def _checked(counts: ArrayLike, table: ArrayLike) -> tuple[F64, F64]:
-    """Return counts and table as floats, without the outputs that were never seen."""
-    seen, channel = np.asarray(counts, np.float64), np.asarray(table, np.float64)
-    if channel.ndim != 2 or seen.shape != channel.shape[:1]:
-        raise ParameterError(f"counts of shape {seen.shape} are not the outputs of a table of shape {channel.shape}")
-    if (channel < 0).any() or not np.allclose(channel.sum(axis=0), 1.0, atol=1e-9):
-        raise ParameterError("a table's columns are P(output | symbol): not negative, each of sum 1")
-    if (seen < 0).any() or not seen.any():
-        raise ParameterError("counts must not be negative, and some must be positive")
-    occurs = seen > 0
-    if not channel[occurs].any(axis=1).all():
-        raise ParameterError("an output was seen that no symbol can give: the counts are another channel's")
-    return seen[occurs], channel[occurs]
+        rows, before, total, counts = rows[going], likelihood[going], total[going], counts[going]
+        # Expectation and maximization in one, which never lowers L: f_j <- f_j sum_i c_i A_ij / (A f)_i / n.
+        shares = shares[going] * ((counts / expected[going]) @ table) / total[:, None]
+    return np.asarray(learned / learned.sum(axis=1, keepdims=True)), converged
 
 
 # A step that gains less log-likelihood than this fits noise. With it EM stops after some hundred steps, at about the
@@ -264,8 +244,7 @@ class _Reports:
     def _scores(self, spots: tuple[Spot, ...]) -> tuple[F64, float]:
         """Return each place's score as of a spike, and the share of one whose score is 1, the median over places."""
         (table, start), number = self._table(spots), self.observed.sum()
-        fitted = expectation_maximization(self.observed, table, tolerance=GAIN, start=start)
-        expected = table @ fitted.shares
+        expected = table @ expectation_maximization(self.observed[None], table, GAIN, start)[0][0]
         scale = np.sqrt(expected)[:, None]
         wide = np.add.reduceat(table, [*range(0, self.bins.shape[1], 2), *range(self.bins.shape[1], table.shape[1])], 1)
         basis, points = np.linalg.qr(wide / scale)[0], self.places / scale
@@ -280,17 +259,17 @@ class _Reports:
     def fit(self, spots: tuple[Spot, ...]) -> Spread:
         """Fit bins and these spikes, and simulated collections."""
         table, start = self._table(spots)
-        fitted = expectation_maximization(self.observed, table, tolerance=GAIN, start=start)
+        fitted, converged = expectation_maximization(self.observed[None], table, GAIN, start)
         starts = np.arange(0, self.observed.size, -(-self.observed.size // FEW_BUCKETS))
         merged, few = (np.add.reduceat(counts, starts) for counts in (self.observed, table))
-        proxy = fit_many(merged[None], few, GAIN / LESS, start)[0]
+        (proxy,), _ = expectation_maximization(merged[None], few, GAIN / LESS, start, MOST_STEPS)
         # The seed is fixed: the same counts have the same intervals, and no person's report depends on it.
         rng, sent, reports = np.random.default_rng(0), few @ proxy, float(merged.sum())
         people = max(round(reports / self.per_device), 1)
         drawn = rng.multinomial(people, sent / sent.sum(), size=ROUNDS) * (reports / people)
-        simulated = fit_many(np.asarray(drawn, np.float64), few, GAIN, start)
+        simulated, _ = expectation_maximization(np.asarray(drawn, np.float64), few, GAIN, start, MOST_STEPS)
         spikes = tuple(self._spike(*spot) for spot in spots)
-        return Spread(self.edges[::PLACES], spikes, fitted.shares, simulated, proxy, fitted.converged)
+        return Spread(self.edges[::PLACES], spikes, fitted[0], simulated, proxy, converged)
 
     def _spike(self, at: int, low: int, high: int) -> Spike:
         # People round: an edge of bins that it may be at is likelier than what is next to it.
@@ -298,22 +277,3 @@ class _Reports:
         middle = (self.edges[at] + self.edges[at + 1]) / 2
         value = edges[np.abs(edges - middle).argmin()] if edges.size else middle
         return Spike(float(value), float(self.edges[low]), float(self.edges[high]))
-
-
-def fit_many(counts: F64, table: F64, tolerance: float, start: F64) -> F64:
-    """Fit each row of counts as `expectation_maximization` does, all at once; shape (rows, d)."""
-    learned = np.empty((len(counts), table.shape[1]))
-    rows, before = np.arange(len(counts)), np.full(len(counts), -np.inf)
-    shares, total = np.tile(start, (len(counts), 1)), counts.sum(axis=1)
-    for step in range(MOST_STEPS + 1):
-        expected = shares @ table.T
-        likelihood = (counts * np.log(expected)).sum(axis=1)
-        finished = (likelihood - before < tolerance) | (step == MOST_STEPS)
-        learned[rows[finished]] = shares[finished]
-        going = ~finished
-        if not going.any():
-            break
-        rows, before, total, counts = rows[going], likelihood[going], total[going], counts[going]
-        # f_j <- f_j sum_i c_i A_ij / (A f)_i / n
-        shares = shares[going] * ((counts / expected[going]) @ table) / total[:, None]
-    return np.asarray(learned / learned.sum(axis=1, keepdims=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from overstory.analysis.estimate import Estimate
-    from overstory.analysis.selection import Adjustment, IntervalKind
+    from overstory.analysis.selection import IntervalKind
     from overstory.presentation.document import Block
     from overstory.presentation.svg import Picture
 
@@ -57,7 +56,6 @@ def estimate_table(
         count_interval(level),
         Column("frequency", "share", percent),
         share_interval(level),
-        *((Column("corrected_frequency", "corrected", percent),) if rows and "corrected_frequency" in rows[0] else ()),
         Column("p_value", "p", p_value),
         Column("detected", "", detection, ("detected", "low"), is_left=True),
     )
@@ -85,14 +83,9 @@ CSV: Final = (
 """The seven columns of Google's results.csv, and ours: one dialect for every file of estimates.
 
 `interval` names the kind of standard errors and intervals: ``reports`` or ``population``. `adjustment` names what the
-interval of the row is corrected for: ``fcr`` or ``conditional`` for a detected value, else ``none``; the plain one is
-in columns of its own.
+interval of the row is corrected for: ``fcr`` for a detected value, else ``none``; the plain one is in columns of its
+own.
 """
-CORRECTED: Final = (
-    Column("corrected_count", csv="corrected_estimate"),
-    Column("corrected_frequency", csv="corrected_proportion"),
-)
-"""The columns of estimates that are corrected for detection: there where intervals are ``conditional``."""
 
 
 MISSING: Final = "(missing)"  # how a missing value is written
@@ -119,7 +112,7 @@ def columns(estimate: Estimate, places: NDArray[np.intp] | None = None, level: f
     """Return the columns of the values at `places`: all, most frequent first, unless given."""
     chosen = estimate.order() if places is None else places
     low, high = estimate.interval(level)
-    plain_low, plain_high = estimate.interval(level, adjustment="none")
+    plain_low, plain_high = estimate.interval(level, adjusted=False)
     errors, detected = estimate.errors(), estimate.detected()
     scale = max(estimate.num_reports, 1)
     every = {
@@ -137,15 +130,12 @@ def columns(estimate: Estimate, places: NDArray[np.intp] | None = None, level: f
         "q_value": estimate.q_values,
         "detected": detected,
         "interval": np.full(len(estimate.values), estimate.interval_kind),
-        "adjustment": np.where(detected, estimate.adjustment, "none"),
+        "adjustment": np.where(detected, "fcr", "none"),
         "plain_low": plain_low,
         "plain_high": plain_high,
         "plain_frequency_low": plain_low / scale,
         "plain_frequency_high": plain_high / scale,
     }
-    if estimate.adjustment == "conditional":
-        corrected = estimate.corrected_counts()
-        every |= {"corrected_count": corrected, "corrected_frequency": corrected / scale}
     return {name: column[chosen] for name, column in every.items()}
 
 
@@ -161,23 +151,15 @@ def write_csv(
         with Path(target).open("w", encoding="utf-8", newline="") as file:
             write_csv(estimate, file, more)
         return
-    target.writelines(estimate_lines(estimate, more))
-
-
-def estimate_lines(estimate: Estimate, more: Mapping[str, Sequence[Any]] | None = None) -> Iterator[str]:
-    """Yield the lines that `write_csv` writes."""
-    added = more or {}
-    order = estimate.order().tolist()
+    added, order = more or {}, estimate.order().tolist()
     lists = (map(column.__getitem__, order) for column in added.values())
-    header = (*file_columns(adjustment=estimate.adjustment), *map(Column, added))
-    return csv_lines(header, records(estimate, more=lists))
+    target.writelines(csv_lines((*CSV, *map(Column, added)), records(estimate, more=lists)))
 
 
-def file_columns(level: float = 0.95, adjustment: Adjustment = "fcr") -> tuple[Column, ...]:
+def file_columns(level: float = 0.95) -> tuple[Column, ...]:
     """Return the columns of a file of estimates, `CSV`, whose intervals are named by their level."""
     percent = f"_{100 * level:.10g}"
-    every = (*CSV, *(CORRECTED if adjustment == "conditional" else ()))
-    return tuple(replace(column, csv=column.csv.replace("_95", percent)) for column in every)
+    return tuple(replace(column, csv=column.csv.replace("_95", percent)) for column in CSV)
 
 
 def records(
@@ -186,8 +168,7 @@ def records(
     """Yield the values of the columns of `file_columns`, most frequent first, and of `more`; labels are texts."""
     places = estimate.order()[:limit]
     shown = columns(estimate, places, level)
-    every = file_columns(level, estimate.adjustment)
-    numbers = (shown[column.name].tolist() for column in every[1:])
+    numbers = (shown[column.name].tolist() for column in CSV[1:])
     return zip(_labels(estimate, places), *numbers, *more, strict=True)
 
 
@@ -205,11 +186,9 @@ def estimate_picture(name: str, caption: str, rows: Sequence[Mapping[str, Any]],
     return dots(name, caption, names, shares=shares, low=low, high=high, detected=detected, **more)
 
 
-def interval_caption(level: float, adjustment: Adjustment, kind: IntervalKind = "population") -> str:
+def interval_caption(level: float, kind: IntervalKind = "population") -> str:
     """Return what the intervals of a picture are, for its caption."""
-    of_detected = {"fcr": ", wider for detected values", "conditional": ", of detected values given the detection"}
-    words = INTERVAL_KINDS[kind].partition(" (")[0]
-    return f"{level:.0%} intervals {words}{of_detected.get(adjustment, '')}"
+    return f"{level:.0%} intervals {INTERVAL_KINDS[kind].partition(' (')[0]}, wider for detected values"
 
 
 def _shown_words(estimate: Estimate, shown: int) -> str:
@@ -239,7 +218,7 @@ class Row(NamedTuple):
     """One value of an estimate; an unknown number is None.
 
     `count` and `frequency` are the estimate as it is reported; `raw_count` and the standard errors are the unbiased
-    one's. Intervals of 95% are adjusted for detection as `adjustment` says; the plain ones are not.
+    one's. Intervals of 95% are wider for detected values (`adjustment`); the plain ones are not.
     """
 
     value: Any  # the value itself; None where it stands for a missing one
@@ -257,17 +236,11 @@ class Row(NamedTuple):
     q_value: float
     detected: bool
     interval: IntervalKind  # what the standard errors and the interval are for: ``reports``, or ``population``
-    adjustment: Adjustment  # of this value's interval: ``none`` where it was not detected
+    adjustment: str  # of this value's interval: ``fcr``, or ``none`` where it was not detected
     plain_low: float | None
     plain_high: float | None
     plain_frequency_low: float | None
     plain_frequency_high: float | None
-
-
-CorrectedRow: Final[Any] = namedtuple(  # type: ignore[misc]  # noqa: PYI024
-    "CorrectedRow", (*Row._fields, "corrected_count", "corrected_frequency")
-)
-"""A `Row` of an estimate whose adjustment is ``conditional``: with the estimate corrected for detection."""
 
 
 class UnknownValueError(ParameterError, KeyError):
@@ -305,7 +278,7 @@ class Frame(Shown):
         shown = Frame.rows(self, limit, level)
         left = len(self.values) - len(shown)
         more = [f"... and {left:,} more"] if left > 0 else []
-        return shown, [*more, f"intervals: {interval_words(self.interval_kind, self.adjustment)}"]
+        return shown, [*more, f"intervals: {interval_words(self.interval_kind)}"]
 
     def _screen(self: Any) -> Iterator[Block]:
         shown, about = Frame._rows_and_words(self, SHOWN_IN_ORDER if self.in_order else SHOWN)
@@ -326,22 +299,21 @@ class Frame(Shown):
         A notebook shows it; `Picture.svg` is its text, for a file.
         """
         rows = Frame.rows(self, max(limit, SHOWN_IN_ORDER) if self.in_order else limit)
-        about = interval_caption(0.95, self.adjustment, self.interval_kind)
+        about = interval_caption(0.95, self.interval_kind)
         return estimate_picture("estimates", f"{_shown_words(self, len(rows))}, with {about}.", rows)
 
     def __iter__(self: Any) -> Iterator[Row]:
-        """Yield a row for each value, most frequent first; of a corrected estimate a `CorrectedRow`."""
-        places, row = self.order(), _row_class(self)
+        """Yield a row for each value, most frequent first."""
+        places = self.order()
         numbers_of = map(plain, columns(self, places).values())
         for place, *numbers in zip(places, *numbers_of, strict=True):
-            yield row(self.values[place], *numbers)
+            yield Row(self.values[place], *numbers)
 
     def __getitem__(self: Any, value: Any) -> Row:
         """Return the row of a value; None, NaN and NA stand for a missing one."""
         place = self._place(lookup_key(value))
         numbers = (plain(column)[0] for column in columns(self, np.array([place])).values())
-        row: Row = _row_class(self)(self.values[place], *numbers)
-        return row
+        return Row(self.values[place], *numbers)
 
     def __contains__(self, value: Any) -> bool:
         try:
@@ -389,10 +361,6 @@ class Frame(Shown):
     def _headline(self: Any) -> str:
         detected = int(np.count_nonzero(self.detected()))
         return f"{self.num_reports:,} reports, {len(self.values):,} values, {detected:,} detected"
-
-
-def _row_class(estimate: Any) -> Any:
-    return CorrectedRow if estimate.adjustment == "conditional" else Row
 
 
 def _arrow_labels(labels: list[Any]) -> Any:

@@ -391,13 +391,6 @@ DECODE: Final = Command(
         "reports; population where periods are compared, and of a metric with a panel)",
         choices=("reports", "population"),
     ),
-    Option(
-        "--adjustment",
-        "the intervals of detected (or changed) values: fcr, wider, so that the level holds for those too; "
-        "conditional, given the detection, with a corrected estimate; none, plain",
-        choices=("fcr", "conditional", "none"),
-        default="fcr",
-    ),
     flag("--all", "also show what was not detected, or did not change (CSV files always have it)"),
     Option(
         "--output",

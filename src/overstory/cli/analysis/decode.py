@@ -59,7 +59,6 @@ def run(args: argparse.Namespace) -> int:
         complete=args.complete,
         steps=tuple(name.strip() for name in (args.steps or "").split(",") if name.strip()),
         interval_kind=args.interval,
-        adjustment=args.adjustment,
         ranges=tuple(args.range or ()),
         pool=args.pool or 1,
     )
@@ -237,7 +236,7 @@ def _decode_files(args: argparse.Namespace) -> int:
     )
     # The sizes of cohorts and sums of bits are checked where every device reported once.
     checks = check_collection(mechanism, counts, decoded) if repeats == 1.0 else ()
-    decoded = replace(decoded, notes=(*notes, *decoded.notes, *alarm_notes(checks)), adjustment=args.adjustment)
+    decoded = replace(decoded, notes=(*notes, *decoded.notes, *alarm_notes(checks)))
     about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
     output, to_pipe = str(args.output), args.output == "-"
     rows, results = decoded.rows(everything=args.all), output
@@ -262,7 +261,7 @@ def _estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results:
         f"{detected} in {plural(about['reports'], 'report')} ({bound_text(about['correction'], about['alpha'])})",
         f"{about['allocated_mass']:.1%} of the reports allocated to candidates; goodness of fit "
         f"{about['residual_dispersion']:.2f} (1 = as expected); method {about['method']}",
-        f"intervals: {interval_words(about['interval'], about['adjustment'])}",
+        f"intervals: {interval_words(about['interval'])}",
         f"privacy: {epsilons_text(about)}",
         *(f"note: {note}" for note in about["notes"]),
         *([] if results is None else [f"every candidate: {results}"]),

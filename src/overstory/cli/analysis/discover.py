@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from overstory.analysis.tables.output import file_columns
+from overstory.analysis.tables.output import CSV
 from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
 from overstory.cli.output import progress, reading_bar, tell_notes, write_table
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, discover, find, simulate
@@ -110,7 +110,7 @@ class FoundValues(Result):
     found: Discovered
 
     def as_table(self) -> Table:
-        columns = (*file_columns(adjustment=self.found.adjustment), Column("source"))
+        columns = (*CSV, Column("source"))
         return Table("", columns, self.found.rows(everything=True))
 
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _discover(args: argparse.Namespace) -> FoundValues:
         first = (lambda what, done: bar.reach(done, what)) if bar.is_shown else None
         second = (lambda what, done: bar.reach(1 + done, what)) if bar.is_shown else None
         reports = simulate(plan, values, np.random.default_rng(args.seed), progress=first)
-        return FoundValues(plan, replace(find(plan, reports, progress=second), adjustment="fcr"))
+        return FoundValues(plan, find(plan, reports, progress=second))
 
 
 def _known(path: str, domain: CodedDomain) -> list[Any]:

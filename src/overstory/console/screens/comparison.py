@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import Field as Parameter
 
-from overstory.analysis.selection import INTERVAL_KINDS, Adjustment, IntervalKind
+from overstory.analysis.selection import INTERVAL_KINDS, IntervalKind
 from overstory.console.screens.page import (
     WHOLE_RANGE,
     Page,
-    adjustment_field,
     facts_of,
     for_a_page,
     is_shares,
@@ -44,7 +43,6 @@ class ComparisonQuery(Query):
     a: str | None = None
     b: str | None = None
     interval: IntervalKind = "population"
-    adjustment: Adjustment = "fcr"
     alpha: float = Parameter(0.05, gt=0, lt=1)
     reports_per_device: float | None = Parameter(None, ge=1)
 
@@ -110,7 +108,6 @@ class ComparisonPage(Page):
         yield Field("a", "Range a", a, hint="FIRST..LAST, or one period")
         yield Field("b", "Range b, taken away from a", b, hint="FIRST..LAST, or one period")
         yield Field("interval", "Intervals", query.interval, "choice", kinds)
-        yield adjustment_field(query.adjustment, "changed")
         yield number_field("alpha", "False discovery rate", query.alpha, 0.001, 0.5, 0.001)
         each, hint = query.reports_per_device, "empty: one in each period"
         yield number_field("reports_per_device", "Reports of one device in a range", each, 1, None, 0.1, hint)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from overstory.analysis.selection import ADJUSTMENTS, Adjustment, interval_words, normal_reach, people_variance
+from overstory.analysis.selection import interval_words, normal_reach, people_variance
 from overstory.console.view import ScreenError, View
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import (
@@ -59,7 +59,6 @@ WORDS: Final[Mapping[str, str]] = {
 }
 """What each reading is, in an overview."""
 
-DETECTING: Final = frozenset({"items", "search"})  # readings of which some values are detected
 
 ASK_AGAIN: Final = 3
 """Seconds after which a page that lacks something asks again: long enough to read and to follow a link."""
@@ -77,7 +76,7 @@ def reading_words(metric: Metric) -> str:
     return WORDS.get(metric.reading, metric.reading)
 
 
-OPTIONS: Final = ("alpha", "correction", "adjustment", "reports_per_device", "pool")
+OPTIONS: Final = ("alpha", "correction", "reports_per_device", "pool")
 
 
 class Page:
@@ -197,7 +196,7 @@ class Page:
             yield Lines(*sentences)
 
     def intervals(self) -> Iterable[tuple[str, str]]:
-        words = interval_words("population", self.query.adjustment)
+        words = interval_words("population")
         return (("Intervals", words),) if self.counted.periods else ()
 
     def panel(self) -> Iterable[str]:
@@ -365,26 +364,12 @@ def _day(data: ConsoleData, unix_time: float) -> str:
     return data.words(f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%dT%H:%M}")
 
 
-ADJUSTMENT_NAMES: Final[Mapping[Adjustment, str]] = {
-    "fcr": "wider",
-    "conditional": "given that they were {0}",
-    "none": "plain",
-}
-
-
 def number_field(
     name: str, label: str, value: float | None, least: float, most: float | None, step: float | None, hint: str = ""
 ) -> Field:
     """Return a field that asks for a number; None is an empty one."""
     text = "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
     return Field(name, label, text, "number", least=least, most=most, step=step, hint=hint)
-
-
-def adjustment_field(chosen: Adjustment, selected: str = "detected") -> Field:
-    """Return the field that asks for the intervals of selected values."""
-    choices = tuple((adjustment, ADJUSTMENT_NAMES[adjustment].format(selected)) for adjustment in ADJUSTMENTS)
-    hint = f"They were chosen because they are {selected}: plain ones are too short."
-    return Field("adjustment", f"Intervals of {selected} values", chosen, "choice", choices, hint=hint)
 
 
 def for_a_page(block: Block) -> Block:

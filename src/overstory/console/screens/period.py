@@ -10,14 +10,11 @@ from urllib.parse import quote
 
 from pydantic import Field as Parameter
 
-from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
 from overstory.console.estimates import MOST_CANDIDATES
 from overstory.console.screens.page import (
-    DETECTING,
     Page,
     ReadingPage,
-    adjustment_field,
     epsilon_of_a_year,
     is_shares,
     not_listed,
@@ -61,7 +58,6 @@ class PeriodQuery(Query):
     alpha: float = Parameter(0.05, gt=0, lt=1)
     correction: Literal["fdr", "bonferroni"] = "fdr"
     level: float = Parameter(0.95, ge=0.5, lt=1)
-    adjustment: Adjustment = "fcr"
     rank: int = Parameter(1, ge=1)
 
 
@@ -107,12 +103,9 @@ class PeriodPage(Page):
         query = self.query
         yield number_field("alpha", "Alpha", query.alpha, 0.0001, 0.5, 0.0001)
         if not is_shares(self.metric):
-            if self.metric.reading in DETECTING:
-                yield adjustment_field(query.adjustment)
             return
         yield Field("correction", "Alpha bounds", query.correction, "choice", CORRECTIONS)
         yield number_field("level", "Interval level", query.level, 0.5, 0.999, 0.001)
-        yield adjustment_field(query.adjustment)
         yield number_field("rank", "Draw from rank", query.rank, 1, None, 1, "2 leaves out the first")
         yield from _hidden_fields(candidates=query.candidates, list=query.list)
 
@@ -199,7 +192,7 @@ class SharesOfPeriod(PeriodPage):
         shares = f"Share of each value in {with_article(self.data.words(self.period))}"
         yield estimate_picture(
             f"{self.metric.id}-{self.period}",
-            f"{shares}, with {interval_caption(query.level, query.adjustment)}{which}.",
+            f"{shares}, with {interval_caption(query.level)}{which}.",
             drawn,
         )
 

@@ -243,7 +243,7 @@ class SharesPublished(ReadingPublished):
     def pictures(self) -> Iterator[Picture]:
         yield estimate_picture(
             f"{self.metric.id}-{self._period}",
-            f"Share of each answer in {self._when}, with {interval_caption(0.95, self.options.adjustment)}.",
+            f"Share of each answer in {self._when}, with {interval_caption(0.95)}.",
             self._rows[:MOST_DRAWN],
         )
 
@@ -253,7 +253,7 @@ class SharesPublished(ReadingPublished):
     def tables(self) -> Iterator[Block]:
         series, rows = self.reading, self._rows
         yield Lines(
-            f"Intervals: {interval_words(series.interval_kind, series.options.adjustment)}",
+            f"Intervals: {interval_words(series.interval_kind)}",
             *map(sentence, self.counted.panel_sentences()),
             *series.parts[0].estimate.notes,
             *series.notes,

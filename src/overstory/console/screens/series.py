@@ -13,7 +13,6 @@ from pydantic import Field as Parameter
 
 from overstory.analysis.decoding.decoder import NEEDED_SHARE, Decoded
 from overstory.analysis.difference import total
-from overstory.analysis.selection import Adjustment
 from overstory.analysis.tables.output import (
     MOST_DRAWN,
     NOT_LISTED,
@@ -26,12 +25,10 @@ from overstory.console.alarms import find_alarms, notice
 from overstory.console.changes import DRAWN, Trend
 from overstory.console.screens.page import (
     ASK_AGAIN,
-    DETECTING,
     OF_NUMBERS,
     WHOLE_RANGE,
     Page,
     ReadingPage,
-    adjustment_field,
     capitalized,
     epsilon_of_a_year,
     facts_of,
@@ -168,7 +165,6 @@ class SeriesQuery(Query):
     last: str | None = Parameter(None, alias="to")
     group: str = ""
     level: float = Parameter(0.95, ge=0.5, lt=1)
-    adjustment: Adjustment = "fcr"
     reading: Literal["per-period", "total"] = "per-period"
     pool: int = Parameter(1, ge=1, le=1000)
     reports_per_device: float | None = Parameter(None, ge=1)
@@ -250,8 +246,6 @@ class OverTime(Page):
             yield number_field("reports_per_device", "Reports per device", each, 1, None, None, WORST_CASE)
         if shares:
             yield number_field("level", "Interval level", query.level, 0.5, 0.999, 0.001)
-        if shares or self.metric.reading in DETECTING:
-            yield adjustment_field(query.adjustment)
         if not whole:
             yield Field("reading", "Estimates of", query.reading, "choice", READINGS)
             yield number_field("pool", "Periods pooled", query.pool, 1, 1000, 1, POOLED)
@@ -466,7 +460,7 @@ class SharesOverTime(OverTime):
             caption = f"Share of each value over the range: the {len(rows)} most frequent, with intervals."
             yield estimate_picture(name, caption, rows)
         elif self.uncertain is None:
-            kind = interval_caption(self.query.level, self.query.adjustment)
+            kind = interval_caption(self.query.level)
             ends = " to ".join(dict.fromkeys(self.data.words(columns.labels[end]) for end in (0, -1)))
             caption = f"Share of each value, {ends}, with {kind}."
             events = columns.events(self.data.store.notes(self.metric.id))

@@ -1,4 +1,4 @@
-"""Counting bits: NumPy's way or the kernels' is taken when it pays (that they are equal: tests/kernels)."""
+"""Support counts refuse what no reports could give; bits are counted by NumPy or by kernels, whichever pays."""
 
 import os
 import subprocess
@@ -8,7 +8,43 @@ import numpy as np
 import pytest
 
 from overstory.analysis import reports as bit_counts
+from overstory.analysis.reports import SupportCounts
 from overstory.kernels import columns
+from overstory.protocol.errors import ParameterError
+
+
+def test_arrays_are_copies_and_cannot_be_changed():
+    ones = np.array([[1, 2]])
+    counts = SupportCounts([3], ones)
+    ones[0, 0] = 3
+    assert counts.ones[0, 0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        counts.ones[0, 0] = 2
+
+
+@pytest.mark.parametrize(
+    ("totals", "ones", "says"),
+    [
+        ([3], [[4]], "cohort 0, bit 0: 4 ones in 3 reports"),
+        ([3, 3], [[1, 1], [2, -1]], "cohort 1, bit 1: -1 ones"),
+        ([3, 3], [[1]], "2 totals, but 1 rows"),
+        ([[3]], [[1]], "totals must have 1 dimension"),
+        ([3], [1], "ones must have 2 dimension"),
+        ([3], [[0.5]], "whole numbers"),
+        ([], np.zeros((0, 3), int), "a cohort and a bit"),
+        (np.array([2**63], np.uint64), [[0]], "below"),
+    ],
+)
+def test_impossible_counts_are_refused(totals, ones, says):
+    with pytest.raises(ParameterError, match=says):
+        SupportCounts(totals, ones)
+
+
+def test_merging_other_shapes_is_refused():
+    with pytest.raises(ParameterError, match="different collections"):
+        SupportCounts.empty(2, 8) + SupportCounts.empty(2, 9)
+    with pytest.raises(TypeError):
+        SupportCounts.empty(2, 8) + 1
 
 
 def test_many_reports_load_the_kernels(tmp_path):
@@ -20,7 +56,7 @@ from overstory.kernels import columns
 columns.PATIENCE, columns.is_compiled = 1000 // bit_counts.TOGETHER, lambda kernels: True
 for batch in range(4):
     bit_counts.count_bits(np.zeros((300, 1), np.uint64), np.zeros(300, np.uint16), 1)
-    print(batch, "overstory.kernels.bits.popcount" in sys.modules)
+    print(batch, "overstory.kernels.popcount" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["0", "False", "1", "False", "2", "False", "3", "True"]
@@ -58,14 +94,14 @@ def test_what_starts_to_count_compiles_nothing_that_it_may_never_need(tmp_path):
 def test_compiled_code_counts_until_a_source_changes(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     ask = columns.is_compiled.__wrapped__
-    assert not ask("bits/popcount")
+    assert not ask("popcount")
     kept = tmp_path / "bits_0" / "popcount.count-1.py311.nbi"
     kept.parent.mkdir()
     kept.touch()
-    assert ask("bits/popcount")
+    assert ask("popcount")
     assert not ask("hashing")
     os.utime(kept, (0, 0))
-    assert not ask("bits/popcount")
+    assert not ask("popcount")
 
 
 @pytest.mark.parametrize("n", [0, 1, 1000])

@@ -1,1 +1,0 @@
-"""Reports that are vectors of bits: simulated and summed."""
