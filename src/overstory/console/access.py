@@ -94,7 +94,6 @@ class TokenRoles:
         self._read_at = -float("inf")
 
     def role_of(self, sha256: bytes) -> Viewer | None:
-        """Return a token's role; None: no person's valid one. An error of the store is raised: nobody is let in."""
         if self._timer() - self._read_at > REREAD_SECONDS:
             began = self._timer()
             self._table.refresh()
@@ -207,12 +206,10 @@ class Sessions:
         return token
 
     def use_link(self, token: str) -> Session | None:
-        """Return the session that a link begins, and forget the link; None: it was used, or has expired."""
         session, ends = self._links.pop(sha256(token), (None, 0.0))
         return session if self._clock() < ends else None
 
     def begin(self, session: Session) -> str:
-        """Begin a session; return the id that its cookie carries. Of too many sessions the oldest one ends."""
         while len(self._sessions) >= MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         name = secrets.token_urlsafe(32)

@@ -190,7 +190,6 @@ class Worker:
             return self._pool
 
     def stop(self) -> None:
-        """Kill the process, whatever it computes."""
         pool, pid, self._pool, self.pid = self._pool, self.pid, None, None
         for process in multiprocessing.active_children():
             if process.pid == pid:
@@ -199,7 +198,6 @@ class Worker:
             pool.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
-        """Kill the process, and start no other for an estimate that is under way."""
         with self._starting:
             self._closed = True
         self.stop()

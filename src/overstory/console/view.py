@@ -35,7 +35,6 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
     def address(self, path: str, **changes: Any) -> str:
-        """Return the address of the same screen with other values; those that are the default are left out."""
         chosen = type(self)(**{**self.model_dump(), **changes}).model_dump(exclude_defaults=True, by_alias=True)
         query = urlencode({name: _text(value) for name, value in chosen.items()}, doseq=True)
         return f"{path}?{query}" if query else path

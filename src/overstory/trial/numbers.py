@@ -57,7 +57,6 @@ class Numbers:
 
     @classmethod
     def of(cls, every: F64, **about: Any) -> Numbers:
-        """Return the finite ones of a column."""
         finite = every[np.isfinite(every)]
         return cls(finite, every.size - finite.size, **about)
 
@@ -112,7 +111,6 @@ class NumberTrial(Trial):
         return sum(holds(row, true) for row, true in zip(self.estimate.quantities, self.truth, strict=True))
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield each estimate with the truth."""
         for row, true in zip(self.estimate.quantities, self.truth, strict=True):
             yield {**row.to_json(), "truth": true, "holds": holds(row, true)}
 
@@ -127,7 +125,6 @@ class NumberTrial(Trial):
         }
 
     def tables(self, *, everything: bool) -> Iterator[Block]:  # noqa: ARG002 - a few rows
-        """Yield the estimates."""
         rows = []
         for row in self.rows():
             form = percent if row["kind"] == "share" else significant
@@ -138,11 +135,9 @@ class NumberTrial(Trial):
         yield Table("", SHOWN, rows)
 
     def sentences(self) -> list[str]:
-        """Return how near it came to the truth."""
         return [f"{self.held} of {len(self.truth)} intervals of 95% hold the truth"]
 
     def plot(self) -> Picture:
-        """Return a picture of the shares of ranges, or of the mean, with 95% intervals and the truth."""
         drawn = [
             (row, true) for row, true in zip(self.estimate.quantities, self.truth, strict=True) if row.kind == "share"
         ]

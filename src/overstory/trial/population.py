@@ -63,7 +63,6 @@ class Population:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """Each value's true share of the rows that have one."""
         return np.asarray(self.counts / max(len(self), 1))
 
 

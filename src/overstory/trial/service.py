@@ -63,7 +63,6 @@ class CollectorService:
         return self
 
     def post(self, metric: str, period: int, reports: bytes) -> int:
-        """Send one packed batch; return how many reports the collector has committed."""
         body = encode_upload(Upload(secrets.token_bytes(ID_BYTES), metric, period, reports))
         answer = http_transport({})(Request(self._endpoint, body, MEDIA_TYPE, timeout=PATIENCE))
         if answer.status is None:
@@ -78,7 +77,6 @@ class CollectorService:
         return endpoint(self.url())
 
     def url(self) -> str:
-        """Wait until the collector says where it listens, and return that."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if READY in line:

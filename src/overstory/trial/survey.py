@@ -61,7 +61,6 @@ class Survey(Processed):
         return f"{super()._headline()}, {self.oracle.name}, epsilon {epsilon_text(self.oracle.epsilon_report)}"
 
     def summary(self) -> dict[str, Any]:
-        """Return the facts about the survey, ready for JSON."""
         used = {"oracle": self.oracle.name, "epsilon_report": self.oracle.epsilon_report}
         return {**super().summary(), **used}
 

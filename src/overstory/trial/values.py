@@ -243,12 +243,10 @@ class ValueTrial(CountTrial):
 
     @cached_property
     def advice(self) -> Advice:
-        """What would be learned at its budget."""
         return advise(self)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know before trusting the numbers."""
         epsilon = self.kind.epsilon_report
         weak = [f"at epsilon {epsilon_text(epsilon)} {NOTHING_HIDDEN}"] if epsilon > WEAK else []
         return (*self.people.notes, *weak, *self.estimate.notes)
@@ -259,7 +257,6 @@ class ValueTrial(CountTrial):
 
     @property
     def lead(self) -> str:
-        """What the page begins with."""
         return self.subject.lead or HERE
 
     @property
@@ -281,18 +278,15 @@ class ValueTrial(CountTrial):
             yield self.advice.table()
 
     def blocks(self) -> Iterator[Block]:
-        """Yield what the terminal shows."""
         yield from super().blocks()
         yield Lines(self.lead)
 
     @property
     def more_reports(self) -> tuple[str, str]:
-        """What the reports of a year tell, where there is a year."""
         return ("a year", self.subject.privacy) if self.subject.privacy else super().more_reports
 
     @property
     def privacy(self) -> str:
-        """What the reports of a device reveal, in plain words."""
         return self.subject.privacy or super().privacy
 
     def facts(self) -> dict[str, Any]:
@@ -313,7 +307,6 @@ class ValueTrial(CountTrial):
         }
 
     def sentences(self) -> list[str]:
-        """Say in a few sentences what was learned, and from which share on."""
         detected, held = int(np.count_nonzero(self.estimate.detected())), np.count_nonzero(self.people.counts)
         learned = f"{detected:,} of {held:,} {self.subject.value}s that somebody has, at a false discovery rate of"
         error = f"shares are off by {_points(self.rmse)} percentage points, root mean square"

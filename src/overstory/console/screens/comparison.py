@@ -158,7 +158,6 @@ class Compared(ComparisonPage):
 
     @property
     def of_shares(self) -> Difference | None:
-        """The differences of shares, where it is these that are compared."""
         return self.compared.difference if is_shares(self.metric) else None
 
     def _both(self) -> tuple[PeriodCounts, PeriodCounts]:

@@ -91,7 +91,6 @@ class PeriodPage(Page):
 
     @cached_property
     def candidates(self) -> tuple[str, ...] | None:
-        """The candidates of the address; None: the metric's own."""
         query = self.query
         held = self.data.lists.find(query.list) if query.list else query.candidates.splitlines()
         if held is None:

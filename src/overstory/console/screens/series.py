@@ -90,7 +90,6 @@ class Columns:
 
     @property
     def days(self) -> list[str]:
-        """What a chart calls its columns."""
         return short_dates(self.labels)
 
     def events(self, notes: Iterable[Note]) -> list[Event]:
@@ -212,7 +211,6 @@ class OverTime(Page):
 
     @property
     def newest_ones(self) -> PeriodCounts:
-        """The periods that are shown one by one."""
         first, periods = self.first_one, self.every.periods
         return self.every if first <= periods[0] else self.data.counts(self.metric, first, periods[-1], self.group)
 
@@ -261,7 +259,6 @@ class OverTime(Page):
 
     @cached_property
     def every_label(self) -> list[str]:
-        """The labels of all periods with reports, the newest first."""
         return [self.label(period) for period in reversed(self.data.store.periods(self.metric.id))]
 
     def _end(self, name: str, title: str, chosen: str | None) -> Field:
@@ -272,7 +269,6 @@ class OverTime(Page):
         return Field(name, title, chosen or "", "choice", (("", "all"), *choices))
 
     def choices(self) -> Iterator[Block]:
-        """Yield links to usual ranges, whatever else is chosen."""
         ends = (
             [self.metric.period.parse_label(self.every_label[end]) for end in (-1, 0)] if self.every_label else [0, 0]
         )
@@ -323,7 +319,6 @@ class SharesOverTime(OverTime):
 
     @cached_property
     def alarms(self) -> list[Alarm] | None:
-        """The metric's alarms, the worst first; None: they are not all there yet."""
         try:
             return [alarm for alarm in find_alarms(self.data) if alarm.metric == self.metric.id]
         except ScreenError as error:
@@ -474,7 +469,6 @@ class SharesOverTime(OverTime):
         yield reports_picture(self.metric, columns)
 
     def choices(self) -> Iterator[Block]:
-        """Yield links that leave a value out of the chart, which gives the others room, or add one."""
         yield from super().choices()
         if self.uncertain is not None or self.query.reading == "total":
             return

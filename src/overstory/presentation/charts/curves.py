@@ -23,7 +23,6 @@ class Scatter:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where 95 of 100 estimates lie."""
         half = NormalDist().inv_cdf(0.975) * self.standard_error
         return self.share - half, self.share + half
 

@@ -39,7 +39,6 @@ class Scale:
         return self.start + (self.stop - self.start) * (here - low) / (high - low)
 
     def places(self, numbers: F64) -> F64:
-        """Return the places of numbers on an axis with equal differences; NaN stays NaN."""
         within = np.clip(numbers, min(self.low, self.high), max(self.low, self.high))
         return np.asarray(self.start + (self.stop - self.start) * (within - self.low) / (self.high - self.low))
 
@@ -56,7 +55,6 @@ class Scale:
         return min(max(number, ends[0]), ends[1])
 
     def ticks(self) -> list[float]:
-        """Return round numbers to write at the axis."""
         if self.logarithmic:
             first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
             return [_whole(float(f"1e{power}")) for power in range(first, last + 1)]
@@ -123,7 +121,6 @@ class Chart:
         self.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{colour}" stroke-width="2"/>')
 
     def text(self, x: float, y: float, words: str, colour: str = INK, anchor: str = "start", extra: str = "") -> None:
-        """Write a line of text at a place in points: its start, middle or end, and its middle in height."""
         place = f'x="{x:.1f}" y="{y + 0.35 * self.font:.1f}" text-anchor="{anchor}" font-size="{self.font:g}"'
         self.add(f'<text {place} fill="{colour}" {extra}>{escape(drawable(words))}</text>')
 
@@ -180,7 +177,6 @@ class Sheet:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether names have no room next to the plot."""
         return self.width < 600
 
     def chart(self, height: float, x: Scale, y: Scale) -> Chart:
