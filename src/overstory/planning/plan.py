@@ -151,7 +151,7 @@ class Plan(Shown):
 
     def plot(self, share: float | None = None) -> Picture:
         """Return where estimates would lie: of a value of that share, or of the one asked for, and of no share."""
-        from overstory.presentation.charts.curves import Scatter, scatter_of_estimates
+        from overstory.presentation.charts.numbers import scatter_of_estimates
 
         if self.detected_half is None and not self.mechanism.counts_values:
             return self._mean_picture()
@@ -160,7 +160,7 @@ class Plan(Shown):
             f"Where the estimates of many collections would lie: of a value with a share of {percentage(held)}, and "
             "of one that nobody holds. The further apart, the surer the detection."
         )
-        absent, present = (Scatter(part, self.error_at(part)) for part in (0.0, held))
+        absent, present = (NormalDist(part, self.error_at(part)) for part in (0.0, held))
         return scatter_of_estimates("estimates", caption, absent, present, self.threshold)
 
     def _mean_picture(self) -> Picture:

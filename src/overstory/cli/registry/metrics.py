@@ -13,7 +13,7 @@ from typing import Any, Final
 from overstory.cli.arguments import print_answer
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.presentation.formats import plural
-from overstory.presentation.render_markdown import as_markdown
+from overstory.presentation.render_markup import as_markdown
 from overstory.presentation.render_text import print_document
 from overstory.privacy.registry.changes import Change, Harm, compare_registries
 from overstory.privacy.registry.cost import budget_words, total_costs

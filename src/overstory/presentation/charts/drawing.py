@@ -150,6 +150,13 @@ class Chart:
     def _rule(self, x: float, y: float, to: str) -> None:
         self.add(f'<path d="M{x:.1f} {y:.1f}{to}" stroke="{FAINT}" stroke-width="0.6"/>')
 
+    def key(self, x: float, y: float, entries: Sequence[tuple[str, str]], width: float = 24) -> None:
+        """Write what signs mean, in a row from a place in points; a sign is drawn to the right of 0, 0."""
+        for words, sign in entries:
+            self.add(f'<g transform="translate({x:.1f} {y:.1f})">{sign}</g>')
+            self.text(x + width + 6, y, words)
+            x += width + 18 + text_width(words, self.font)
+
     def add(self, element: str) -> None:
         """Add an element of SVG; who adds it has escaped its text."""
         self._parts.append(element)

@@ -180,19 +180,14 @@ def _short(share: float) -> str:
 
 
 def _draw_key(chart: Chart, sheet: Sheet, names: tuple[str, str]) -> None:
-    x, y = 10.0, 12.0
-    entries = (("more than in all rows", BLUE), ("less", VERMILION), ("may be alike", ""))
-    chart.text(x, y, sheet.name(names[1]) + " in each " + sheet.name(names[0]), INK, extra='font-weight="bold"')
-    if sheet.is_narrow:
-        y += 1.7 * sheet.font
-    else:
-        x = chart.width - sum(30 + sheet.text_width(words) for words, _ in entries)
-    for words, colour in entries:
-        box = f"M{x:.1f} {y - 6:.1f}h16v12h-16z"
-        if colour:
-            chart.add(f'<path d="{box}" fill="{colour}" fill-opacity="{STRONGEST}" stroke="{colour}"/>')
-        else:
-            lines = _hatching(x, x + 16, y - 6, y + 6)
-            chart.add(f'<path d="{box}" fill="none" stroke="{MUTED}"/><path d="{lines}" stroke="{MUTED}"/>')
-        chart.text(x + 22, y, words)
-        x += 30 + sheet.text_width(words)
+    box = "M0-6h16v12h-16z"
+    filled = f'<path d="{box}" fill="{{0}}" fill-opacity="{STRONGEST}" stroke="{{0}}"/>'
+    hatched = f'<path d="{box}" fill="none" stroke="{MUTED}"/><path d="{_hatching(0, 16, -6, 6)}" stroke="{MUTED}"/>'
+    entries = (
+        ("more than in all rows", filled.format(BLUE)),
+        ("less", filled.format(VERMILION)),
+        ("may be alike", hatched),
+    )
+    chart.text(10, 12, sheet.name(names[1]) + " in each " + sheet.name(names[0]), INK, extra='font-weight="bold"')
+    left = chart.width - sum(34 + sheet.text_width(words) for words, _ in entries)
+    chart.key(*((10, 12 + 1.7 * sheet.font) if sheet.is_narrow else (left, 12)), entries, 16)

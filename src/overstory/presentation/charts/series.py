@@ -301,13 +301,9 @@ def _draw_name(chart: Chart, number: int, name: str, x: float, y: float, whole: 
 
 
 def _draw_key(chart: Chart, sheet: Sheet) -> None:
-    x, y = (4, 14) if sheet.is_narrow else (chart.x.start, 12)
-    band = f'fill="{MUTED}" fill-opacity="0.3" d="M{x:.1f} {y - 5:.1f}h24v10h-24z"'
-    line = f'stroke="{MUTED}" stroke-width="1.8" d="M{x:.1f} {y:.1f}h24"'
-    chart.add(f"<path {band}/><path {line}/>")
-    words = "estimate, 95% interval"
-    chart.text(x + 30, y, words)
-    x += 48 + sheet.text_width(words)
-    chart.add(f'<path stroke="{MUTED}" stroke-width="1.4" stroke-dasharray="4 3" d="M{x:.1f} {y:.1f}h24"/>')
-    chart.add(f'<path fill="{PAPER}" stroke="{MUTED}" d="{mark(0, x + 12, y)}"/>')
-    chart.text(x + 30, y, "not detected")
+    band = f'<path fill="{MUTED}" fill-opacity="0.3" d="M0-5h24v10h-24z"/>'
+    line = f'<path stroke="{MUTED}" stroke-width="1.8" d="M0 0h24"/>'
+    dashes = f'<path stroke="{MUTED}" stroke-width="1.4" stroke-dasharray="4 3" d="M0 0h24"/>'
+    hollow = f'<path fill="{PAPER}" stroke="{MUTED}" d="{mark(0, 12, 0)}"/>'
+    place = (4, 14) if sheet.is_narrow else (chart.x.start, 12)
+    chart.key(*place, (("estimate, 95% interval", band + line), ("not detected", dashes + hollow)))
