@@ -17,8 +17,7 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.store import open_store
 from overstory.console.alarms import MetricHistory, find_alarms, read_history
-from overstory.console.data import ConsoleData
-from overstory.console.estimates import Estimates, Worker, WorkerError
+from overstory.console.data import ConsoleData, Estimates, Worker, WorkerError
 from overstory.console.screens.overview import OverviewQuery, OverviewScreen
 from overstory.console.screens.series import ASK_AGAIN, SeriesQuery, SeriesScreen
 from overstory.console.view import ScreenError

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from overstory.console import estimates as estimates_module
-from overstory.console.estimates import BoundedCache, Estimates, Task, Worker, WorkerError, counts_key, shared_digest
+from overstory.console.data import BoundedCache, Estimates, Task, Worker, WorkerError, counts_key, shared_digest
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Heading
 from overstory.protocol.errors import ParameterError
@@ -224,7 +224,7 @@ def test_a_closed_worker_starts_no_process_for_what_still_waits():
 CONSOLE = """
 import os
 from functools import partial
-from overstory.console.estimates import Task, Worker
+from overstory.console.data import Task, Worker
 
 if __name__ == "__main__":
     worker = Worker()

@@ -7,7 +7,7 @@ import pytest
 from overstory.collector.store import open_store
 from overstory.collector.store.operations import CollectorState
 from overstory.console.data import ConsoleData
-from overstory.console.screens.health import HealthQuery, HealthScreen
+from overstory.console.screens.overview import HealthQuery, HealthScreen
 from overstory.console.view import ScreenError, read_query
 from overstory.presentation.document import Notice, Table
 from overstory.presentation.render_html import as_html

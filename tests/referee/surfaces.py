@@ -13,8 +13,7 @@ from overstory.client.outcomes import StateError
 from overstory.client.person.question import CommandContext, asked_of, first_screen, question
 from overstory.client.person.view import View, build, view_metrics
 from overstory.client.state.state import State
-from overstory.console.data import ConsoleData
-from overstory.console.estimates import Estimates
+from overstory.console.data import ConsoleData, Estimates
 from overstory.console.screens.public import AboutScreen
 from overstory.console.view import Query
 from overstory.presentation import render_text

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from overstory.console.app import SCREENS, Console
+from overstory.console.access import Access, make_gate
+from overstory.console.app import SCREENS, Console, make_server
 from overstory.console.data import ConsoleData
-from overstory.console.server import Access, make_gate, make_server
 from overstory.console.view import Screen, Viewer
 from overstory.protocol.metrics import MetricRegistry
 from overstory.supervision.listening import Listening

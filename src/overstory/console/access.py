@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, get_args
@@ -15,9 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from overstory.collector.auth import Token, TokenTable, sha256
+from overstory.console.data import ConsoleData
 from overstory.console.view import ScreenError, Viewer
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.wire import is_loopback
+from overstory.supervision.listening import Listening
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -316,3 +318,32 @@ class Gate:
 def _bearer(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How people reach the console."""
+
+    names: Sequence[str] = ()  # host names that a proxy passes on
+    behind_proxy: bool = False  # a proxy in front speaks TLS
+    proxy: TrustedProxy | None = None  # says who somebody is
+
+
+def check_exposure(listening: Listening, access: Access) -> None:
+    """Raise `ParameterError` where sessions would cross a network unencrypted."""
+    if listening.exposed and not access.behind_proxy:
+        raise ParameterError(
+            f"--host {listening.host} can be reached from other machines, and there is no TLS: set tls_certificate "
+            "and tls_key, or behind_proxy = true if a proxy in front speaks TLS"
+        )
+
+
+def make_gate(data: ConsoleData, listening: Listening, access: Access, port: int) -> Gate:
+    """Return the gate of a console that listens on `port`."""
+    return Gate(
+        Origin.of(listening.host, access.names),
+        Sessions(),
+        Cookie(port, plain=listening.certificate is None and not access.behind_proxy),
+        TokenRoles(data.store.tokens),
+        access.proxy,
+    )

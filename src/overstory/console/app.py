@@ -7,7 +7,11 @@ import base64
 import hashlib
 import json
 import logging
+import os
 import re
+import socket
+import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -29,12 +33,10 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from overstory.collector.store import StoreError
-from overstory.console.access import Gate, allows
+from overstory.console.access import Access, Gate, allows, check_exposure, make_gate
 from overstory.console.data import CandidateLists, ConsoleData
-from overstory.console.screens.comparison import ComparisonScreen
-from overstory.console.screens.health import HealthScreen
-from overstory.console.screens.overview import OverviewScreen
-from overstory.console.screens.period import PeriodScreen
+from overstory.console.screens.overview import HealthScreen, OverviewScreen
+from overstory.console.screens.period import ComparisonScreen, PeriodScreen
 from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
 from overstory.console.screens.series import SeriesScreen
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
@@ -44,7 +46,10 @@ from overstory.presentation.render_data import as_csv, as_json, as_parquet, for_
 from overstory.presentation.render_html import STYLE, accents, as_html, as_svg, escaped
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire import parse_digits
-from overstory.supervision.upkeep import Upkeep, full_pool, result_of
+from overstory.supervision.connection import BoundedConnection
+from overstory.supervision.listening import ConnectionLimits, Listening, ServingError
+from overstory.supervision.server import SupervisedServer, server_config
+from overstory.supervision.upkeep import Task, Upkeep, full_pool, result_of
 
 STATIC: Final = Path(__file__).parent / "static"
 
@@ -503,3 +508,60 @@ async def _send_with_headers(send: Send, message: Message) -> None:
         for name, value in ALWAYS.items():
             headers.setdefault(name, value)
     await send(message)
+
+
+def make_server(console: Console, listening: Listening, announce: Callable[[], object]) -> SupervisedServer:
+    """Return what serves a console and then calls `announce`."""
+    config = server_config(console, listening, BoundedConnection, lifespan="off", timeout_graceful_shutdown=2)
+    return SupervisedServer(config, LOG, announce)
+
+
+def serve(
+    data: ConsoleData,
+    listening: Listening,
+    access: Access,
+    announce: Callable[[str], None],
+    *,
+    open_link: Callable[[str], object] | None = None,
+) -> None:
+    """Serve until a signal."""
+    check_exposure(listening, access)
+    sys.setswitchinterval(0.0005)  # a page that reads the store often waits so long for one that computes
+    with listening.bind(ConnectionLimits().taking_seconds) as bound:
+        address = listening.address(bound)
+        gate = make_gate(data, listening, access, bound.getsockname()[1])
+
+        def announce_link() -> None:
+            announce(f"console on {address}/login#{gate.sessions.make_link('admin')}")
+            if open_link is not None:
+                open_link(f"{address}/login#{gate.sessions.make_link('admin')}")
+
+        console = Console(data, gate)
+        server = make_server(console, listening, announce_link)
+        sockets = [bound]
+        if access.proxy is not None and access.proxy.socket:
+            sockets.append(_unix_socket(Path(access.proxy.socket)))
+        console.upkeep.start([Task("store", 5.0, 30.0, needed=True, thread="store", work=data.store.tokens)])
+        try:
+            server.run(sockets)
+        finally:
+            asyncio.run(console.upkeep.stop(5.0))  # a store that hangs is not waited for
+            if access.proxy is not None and access.proxy.socket:
+                Path(access.proxy.socket).unlink(missing_ok=True)
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    """Return a socket at `path` that only this user and the path's group can open."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()  # of a console that was killed
+    bound = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o117)
+    try:
+        bound.bind(str(path))
+    except OSError as error:
+        bound.close()
+        raise ServingError(f"cannot listen on {path}: {error.strerror or error}") from error
+    finally:
+        os.umask(before)
+    return bound
