@@ -222,7 +222,7 @@ class CountTrial(Trial):
         first = TableColumn("value", self.thing, is_left=True)
         columns = (first, share, share_interval(), TableColumn("true_frequency", "truth", percent))
         bar = TableColumn(
-            "bar", "", lambda share, detected: "█" * round(BAR * share / most * detected), share.keys, is_left=True
+            "bar", "", lambda share, found: "█" * round(BAR * share / most) if found else "", share.keys, is_left=True
         )
         yield Table("", (*columns, *(EVERY if everything else (bar,))), shown, not_detected(shown))
         if len(rows) > len(shown):
