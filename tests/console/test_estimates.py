@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from overstory.console import estimates as estimates_module
+from overstory.console import data as estimates_module
 from overstory.console.data import BoundedCache, Estimates, Task, Worker, WorkerError, counts_key, shared_digest
 from overstory.console.view import ScreenError, View
 from overstory.presentation.document import Heading
