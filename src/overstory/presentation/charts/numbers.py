@@ -67,11 +67,12 @@ def histogram(
 
     def draw(sheet: Sheet) -> str:
         least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01, *true.tolist())
-        chart = _with_intervals(sheet, names, 1.05 * least, 1.05 * most, low, high, true, percent_tick)
+        chart = _plot_of(sheet, names, 1.05 * least, 1.05 * most, percent_tick)
         base, half = chart.y.at(0), (chart.x.at(1) - chart.x.at(0)) * 0.45
         for place, share in enumerate(values.tolist()):
             outline = f"M{chart.x.at(place) - half:.1f} {base:.1f}V{chart.y.at(max(share, 0.0)):.1f}h{2 * half:.1f}"
             chart.add(f'<path fill="{BLUE}" fill-opacity="0.35" d="{outline}V{base:.1f}z"/>')
+        _draw_intervals(chart, low, high, true)
         chart.add(f'<path d="M{chart.x.start:.1f} {base:.1f}H{chart.x.stop:.1f}" stroke="{INK}" stroke-width="0.8"/>')
         return chart.svg()
 
@@ -92,25 +93,16 @@ def estimates_over_time(
         ends = np.concatenate([low, high, true])
         least, most = float(ends.min()), float(ends.max())
         margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
-        chart = _with_intervals(sheet, labels, least - margin, most + margin, low, high, true, plain_number)
+        chart = _plot_of(sheet, labels, least - margin, most + margin, plain_number)
         for place, value in enumerate(values.tolist()):
             chart.dot(place, value, BLUE)
+        _draw_intervals(chart, low, high, true)
         return chart.svg()
 
     return on_both_sheets(name, caption, alt, draw)
 
 
-def _with_intervals(
-    sheet: Sheet,
-    names: Sequence[str],
-    least: float,
-    most: float,
-    low: F64,
-    high: F64,
-    truth: F64,
-    number: Callable[[float], str],
-) -> Chart:
-    """Return a chart with an interval at each name, and a stroke across it at the truth."""
+def _plot_of(sheet: Sheet, names: Sequence[str], least: float, most: float, number: Callable[[float], str]) -> Chart:
     height = HEIGHT + 3.6 * sheet.font
     is_share = number is percent_tick
     widest = percent_tick(-0.0025) if is_share else significant(most)
@@ -118,15 +110,19 @@ def _with_intervals(
     chart = sheet.chart(height, x, Scale(least, most, height - 3.6 * sheet.font, 10))
     words = "range; a bar is the share of devices in it" if is_share else ""
     chart.axes(words, columns=named_columns(chart, sheet, names), number=number)
-    half = (x.at(1) - x.at(0)) * 0.2
-    for place in range(len(names)):
-        at, bottom, top = x.at(place), chart.y.at(float(low[place])), chart.y.at(float(high[place]))
-        ends = "".join(f"M{at - 3:.1f} {y:.1f}h6" for y in (bottom, top))
-        chart.add(f'<path d="M{at:.1f} {bottom:.1f}V{top:.1f}{ends}" stroke="{BLUE}" fill="none" stroke-width="1.2"/>')
-    for place, true in enumerate(truth.tolist()):
-        across = f"M{x.at(place) - half:.1f} {chart.y.at(true):.1f}h{2 * half:.1f}"
-        chart.add(f'<path d="{across}" stroke="{VERMILION}" stroke-width="2"/>')
     return chart
+
+
+def _draw_intervals(chart: Chart, low: F64, high: F64, truth: F64) -> None:
+    """Draw the intervals, and a stroke across each at the truth, if that is known."""
+    for place in range(low.size):
+        x, bottom, top = chart.x.at(place), chart.y.at(float(low[place])), chart.y.at(float(high[place]))
+        ends = "".join(f"M{x - 3:.1f} {y:.1f}h6" for y in (bottom, top))
+        chart.add(f'<path d="M{x:.1f} {bottom:.1f}V{top:.1f}{ends}" stroke="{BLUE}" fill="none" stroke-width="1.2"/>')
+    half = (chart.x.at(1) - chart.x.at(0)) * 0.2
+    for place, true in enumerate(truth.tolist()):
+        x, y = chart.x.at(place), chart.y.at(true)
+        chart.add(f'<path d="M{x - half:.1f} {y:.1f}H{x + half:.1f}" stroke="{VERMILION}" stroke-width="2"/>')
 
 
 ROW: Final = 20
