@@ -80,7 +80,6 @@ def test_each_case_reads_so(function, texts):
         (NARROW.names(["oak", "ash"]), ["oak", "ash"]),
         (SCALE.number(SCALE.at(0.5)), 0.5),
         (Scale(-3, 42, 0, 1).ticks(), [0, 10, 20, 30, 40]),
-        (Scale(80, 2e4, 0, 1, logarithmic=True).ticks(), [100, 1000, 10000]),
         (apart([0.0, 1.0, 20.0], 5.0), [-2.0, 3.0, 20.0]),
         (path(np.array([10.0, 12.5, 12.5]), np.array([3.04, 3.0, 1.26])), "M10 3l2.5 0 0-1.7"),
         (

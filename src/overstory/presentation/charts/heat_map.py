@@ -154,10 +154,10 @@ def _draw_cell(chart: Chart, cells: Cells, row: int, column: int, *, has_text: b
         chart.add(f'<path {where} d="{box}" fill="none" stroke="{FAINT}"/><path d="{lines}" stroke="{FAINT}"/>')
     if has_text:
         ink = INK if cells.sure[row, column] else MUTED
-        chart.text(middle, centre - 0.55 * chart.font, _short(min(max(share, 0.0), 1.0)), ink, "middle")
+        chart.text(middle, centre - 0.55 * chart.sheet.font, _short(min(max(share, 0.0), 1.0)), ink, "middle")
         chart.text(
             middle,
-            centre + 0.6 * chart.font,
+            centre + 0.6 * chart.sheet.font,
             f"\N{PLUS-MINUS SIGN}{100 * float(cells.reach[row, column]):.1f}",
             ink,
             "middle",
@@ -189,5 +189,5 @@ def _draw_key(chart: Chart, sheet: Sheet, names: tuple[str, str]) -> None:
         ("may be alike", hatched),
     )
     chart.text(10, 12, sheet.name(names[1]) + " in each " + sheet.name(names[0]), INK, extra='font-weight="bold"')
-    left = chart.width - sum(34 + sheet.text_width(words) for words, _ in entries)
+    left = chart.sheet.width - sum(34 + sheet.text_width(words) for words, _ in entries)
     chart.key(*((10, 12 + 1.7 * sheet.font) if sheet.is_narrow else (left, 12)), entries, 16)
