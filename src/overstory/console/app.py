@@ -59,12 +59,6 @@ POLICY: Final = "default-src 'self'; base-uri 'none'; object-src 'none'; frame-a
 FORMS: Final = ("json", "csv", "parquet", "svg", "toml")
 
 
-def static_files() -> dict[str, bytes]:
-    """Return the style sheets, scripts and icons by their names."""
-    own = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in {".css", ".js", ".svg"}}
-    return {"page.css": STYLE.encode(), **own}
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a page is, and who reads it."""
@@ -326,7 +320,8 @@ class Console:
     def __init__(self, data: ConsoleData, gate: Gate, screens: Iterable[Screen] | None = None) -> None:
         self.data, self.gate = data, gate
         self.screens = SCREENS if screens is None else tuple(screens)
-        self.files = static_files()
+        own = (path for path in STATIC.iterdir() if path.suffix in {".css", ".js", ".svg"})
+        self.files = {"page.css": STYLE.encode(), **{path.name: path.read_bytes() for path in own}}
         self._threads = full_pool(THREADS, "console")
         self.upkeep = Upkeep(LOG)
         self._public_threads = full_pool(PUBLIC_THREADS, "console-public")
@@ -369,7 +364,8 @@ class Console:
             Route("/login", partial(log_in, self), methods=["GET", "POST"]),
             Route("/logout", partial(log_out, self), methods=["POST"]),
         ]
-        for screen in sorted(self.screens, key=_route_order):
+        # An address of words is before one in whose place any word fits.
+        for screen in sorted(self.screens, key=lambda screen: ["{" in part for part in screen.path.split("/")]):
             for form in FORMS:
                 address = f"{download_path(screen.path)}.{form}"
                 routes.append(Route(address, partial(self._show, screen, form)))
@@ -423,11 +419,13 @@ class Console:
 
     def page(self, view: View, request: Request, viewer: Viewer | None, headers: dict[str, str]) -> Response:
         has_session, registry = bool(self.gate.cookie.read(request)), self.data.registry
+        shown = (screen for screen in self.screens if "{" not in screen.path)
+        menu = tuple((screen.name, screen.path) for screen in shown if screen.viewer is None or viewer is not None)
         place = Place(
             request.url.path,
             request.url.query,
             viewer,
-            self._menu(viewer),
+            menu,
             (("Registry", f"{registry.version} (digest {registry.digest.hex()[:16]})"),),
             can_leave=has_session and viewer is not None,
             scripts=("login.js",) if request.url.path == "/login" or view.status == 401 else ("console.js",),
@@ -435,10 +433,6 @@ class Console:
         return Response(
             as_page(view, place, tuple(self.files)), view.status, headers, media_type="text/html; charset=utf-8"
         )
-
-    def _menu(self, viewer: Viewer | None) -> tuple[tuple[str, str], ...]:
-        shown = (screen for screen in self.screens if "{" not in screen.path)
-        return tuple((screen.name, screen.path) for screen in shown if screen.viewer is None or viewer is not None)
 
     def _error_response(self, request: Request, status: int, detail: str, viewer: Viewer | None) -> Response:
         title = TITLES.get(status) or HTTPStatus(status).phrase
@@ -488,11 +482,6 @@ def _sentence(detail: str) -> str:
     """Return a detail as a sentence; one that begins with a name, such as a parameter's, keeps its small letter."""
     begins_with_word = detail.split(" ", 1)[0].isalpha()
     return f"{detail[:1].upper() if begins_with_word else detail[:1]}{detail[1:].rstrip('.')}."
-
-
-def _route_order(screen: Screen) -> tuple[bool, ...]:
-    """Return a key that puts an address of words before one in whose place any word fits."""
-    return tuple("{" in part for part in screen.path.split("/"))
 
 
 def _needed(screen: Screen, pairs: Sequence[tuple[str, str]]) -> Viewer | None:

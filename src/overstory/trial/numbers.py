@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, cast, get_args
 
@@ -215,15 +215,19 @@ def collect_numbers(
     else:
         low, high, chosen = minimum, maximum, []
     domain = Interval(low, high)
-    built, drawn = mechanism_for(learned, oracle, epsilon, domain), generator(rng)
+    built: Any = mechanism_for(learned, oracle, epsilon, domain)
+    drawn = generator(rng)
     shown: Any = Bins(domain.minimum, domain.maximum, RANGE_BINS) if learned == "ranges" else domain
-    draw: Callable[..., ReportBatch] = _draw_ranges if learned == "ranges" else _draw_numbers
 
     def batches() -> Iterator[ReportBatch]:
         for start in range(0, numbers.size, CHUNK):
-            batch = draw(built, shown, numbers[start : start + CHUNK], drawn)
-            yield batch
-            advance(len(batch))
+            some = numbers[start : start + CHUNK]
+            if learned == "ranges":
+                yield SimulatedDevices.holding(built, range(shown.count), symbols(shown, some), drawn).report()
+            else:
+                bits = simulate_payloads(built, some, drawn).astype(np.uint64).reshape(-1, 1)
+                yield ReportBatch(np.zeros(some.size, np.uint16), bits, built.payload_bits, 1)
+            advance(some.size)
 
     counts = count_here(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
@@ -235,15 +239,6 @@ def collect_numbers(
     estimate = estimate_numbers(built, shown, counts)
     truth = tuple(_truth(row, np.clip(numbers, domain.minimum, domain.maximum), domain) for row in estimate.quantities)
     return NumberTrial(held.name, built, estimate, truth, held.missing, (*notes, *estimate.notes))
-
-
-def _draw_ranges(built: Kind, shown: Bins, numbers: F64, rng: np.random.Generator) -> ReportBatch:
-    return SimulatedDevices.holding(built, range(shown.count), symbols(shown, numbers), rng).report()
-
-
-def _draw_numbers(built: Any, _: Interval, numbers: F64, rng: np.random.Generator) -> ReportBatch:
-    bits = simulate_payloads(built, numbers, rng).astype(np.uint64).reshape(-1, 1)
-    return ReportBatch(np.zeros(numbers.size, np.uint16), bits, built.payload_bits, 1)
 
 
 def _truth(row: Quantity, numbers: F64, domain: Interval) -> float:

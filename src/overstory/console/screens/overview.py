@@ -262,10 +262,6 @@ BOARD: Final = (
 """The columns of the board."""
 
 
-def _period_address(row: Row) -> str:
-    return "" if row["period"] is None else f"/m/{row['metric']}/{row['period']}"
-
-
 def _detected(detected: int | None, candidates: int | None) -> str:
     return "" if detected is None else f"{detected:,} of {candidates:,}"
 
@@ -284,7 +280,11 @@ def _numbers(words: Callable[[str], str]) -> tuple[Column, ...]:
         Column("newest", "Estimate", is_left=True),
         Column("told", "What changed", is_left=True),
         Column(
-            "period", "Newest", lambda period: words(period) if period else "none", is_left=True, link=_period_address
+            "period",
+            "Newest",
+            lambda period: words(period) if period else "none",
+            is_left=True,
+            link=lambda row: f"/m/{row['metric']}/{row['period']}" if row["period"] else "",
         ),
         Column("state", "State", is_left=True),
         Column("reports", "Reports", thousands),

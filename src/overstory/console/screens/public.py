@@ -89,7 +89,13 @@ def _columns() -> tuple[Column, ...]:
     return (
         Column("title", "Metric", is_left=True, link=lambda row: f"/about/{row['metric']}"),
         Column("description", "What", is_left=True),
-        Column("purpose", "Why", _host, is_left=True, link=lambda row: str(row["purpose"])),
+        Column(
+            "purpose",
+            "Why",
+            lambda why: urlsplit(why).hostname or why,
+            is_left=True,
+            link=lambda row: str(row["purpose"]),
+        ),
         Column("owner", "Responsible", is_left=True),
         Column("how_often", "How often", is_left=True),
         Column("one_report", "What one report reveals", is_left=True),
@@ -97,11 +103,6 @@ def _columns() -> tuple[Column, ...]:
         Column("state", "State", is_left=True, tone=lambda state: "faint" if state == "ended" else ""),
         Column("results", "Results", is_left=True),
     )
-
-
-def _host(address: str) -> str:
-    """Return where a link leads, in a word."""
-    return urlsplit(address).hostname or address
 
 
 def _row(data: ConsoleData, metric: Metric) -> dict[str, Any]:
