@@ -110,11 +110,6 @@ def test_a_page_can_be_read_without_seeing_it():
     assert len(identifiers) == len(set(identifiers))
 
 
-def test_a_picture_takes_the_colours_of_its_page():
-    page = as_html([Figure(Picture("p", "caption", "what it shows", SVG))])
-    assert 'fill="var(--ink)" stroke="none"' in page
-
-
 def test_addresses_alone_become_links():
     pairs = (("why", "https://example.org/a"), ("odd", "https://example.org/ b"), ("bad", "javascript:alert(1)"))
     page = HtmlReader(as_html([KeyValues(pairs)]))
