@@ -7,7 +7,7 @@ from html import escape
 import pytest
 
 from overstory.console.data import ConsoleData
-from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
+from overstory.console.screens.public import show_about, show_collected, show_registry
 from overstory.console.view import Query
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.tables import ObliviousRoute
@@ -30,7 +30,7 @@ def client(console_data):
 
 
 def about(data, name):
-    return AboutScreen().view(data, Query(), metric=name)
+    return show_about(data, Query(), metric=name)
 
 
 def test_the_page_of_a_metric_says_through_which_relay_its_reports_go(console_data):
@@ -71,10 +71,10 @@ def test_nothing_of_an_unpublished_metric_is_read(console_data):
     data = ConsoleData(
         console_data.registry, Refusing(console_data.store, PUBLISHED), lambda: NOW, console_data.decoder
     )
-    PublicScreen().view(data, Query())
+    show_collected(data, Query())
     for name in data.registry:
         about(data, name)
-    RegistryScreen().view(data, Query())
+    show_registry(data, Query())
     with pytest.raises(AssertionError, match="tally of theme"):  # and the store notices
         about(ConsoleData(data.registry, Refusing(console_data.store, ()), lambda: NOW), "theme")
 

@@ -20,10 +20,10 @@ from overstory.console.data import ConsoleData
 from overstory.console.view import Screen, Viewer
 from overstory.protocol.metrics import MetricRegistry
 from overstory.supervision.listening import Listening
-from support.console_in_process import HostileScreen
+from support.console_in_process import HOSTILE
 from support.console_store import NOW
 
-ALL: Final[tuple[Screen, ...]] = (HostileScreen(), *SCREENS)  # the screens, after one in which every word is hostile
+ALL: Final[tuple[Screen, ...]] = (HOSTILE, *SCREENS)  # the screens, after one in which every word is hostile
 
 METRICS: Final = ("theme", "start", "home", "over", "quiet")
 

@@ -35,10 +35,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from overstory.collector.store import StoreError
 from overstory.console.access import Access, Gate, allows, check_exposure, make_gate
 from overstory.console.data import CandidateLists, ConsoleData
-from overstory.console.screens.overview import HealthScreen, OverviewScreen
-from overstory.console.screens.period import ComparisonScreen, PeriodScreen
-from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
-from overstory.console.screens.series import SeriesScreen
+from overstory.console.screens.overview import HealthQuery, OverviewQuery, change_notes, show_board, show_health
+from overstory.console.screens.period import ComparisonQuery, PeriodQuery, show_comparison, show_period
+from overstory.console.screens.public import show_about, show_collected, show_registry
+from overstory.console.screens.series import SeriesQuery, show_series
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
 from overstory.presentation.document import Block, Field, Form, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import finite
@@ -123,15 +123,15 @@ def error_view(status: int, title: str, detail: str, more: Sequence[Block] = ())
     return View(title, (Heading(1, title), Notice(detail), *more), status=status)
 
 
-SCREENS: Final[tuple[Screen, ...]] = (
-    PublicScreen(),
-    AboutScreen(),
-    RegistryScreen(),
-    OverviewScreen(),
-    SeriesScreen(),
-    ComparisonScreen(),
-    PeriodScreen(),
-    HealthScreen(),
+SCREENS: Final = (
+    Screen("What is collected", "/", show_collected, viewer=None),
+    Screen("About a metric", "/about/{metric}", show_about, viewer=None),
+    Screen("Registry", "/registry", show_registry, viewer=None),
+    Screen("Board", "/m/", show_board, OverviewQuery),
+    Screen("Over time", "/m/{metric}", show_series, SeriesQuery),
+    Screen("Compare", "/m/{metric}/compare", show_comparison, ComparisonQuery),
+    Screen("Period", "/m/{metric}/{period}", show_period, PeriodQuery),
+    Screen("Health", "/health", show_health, HealthQuery, act=change_notes),
 )
 
 
@@ -412,8 +412,9 @@ class Console:
         fields = await read_form(request)
 
         def act() -> str:
-            address = screen.act(self.data, fields, **request.path_params)
-            return address or address_of_form(screen, request.url.path, fields, self.data.lists)
+            if screen.act is not None:
+                return screen.act(self.data, fields)
+            return address_of_form(screen, request.url.path, fields, self.data.lists)
 
         return RedirectResponse(await self.in_thread(act), 303)
 

@@ -19,7 +19,7 @@ from overstory.collector.store.operations import NOTE_KINDS, CollectorState, Ref
 from overstory.console.alarms import TONES, MetricHistory, find_alarms, notice, read_histories
 from overstory.console.changes import DRAWN, Trend, largest
 from overstory.console.screens.page import ASK_AGAIN, WHOLE_RANGE, is_shares, number_field, reading_words, state_words
-from overstory.console.view import Query, Screen, ScreenError, View
+from overstory.console.view import Query, ScreenError, View
 from overstory.presentation.charts.drawing import plain_number
 from overstory.presentation.charts.series import Line, small_multiple
 from overstory.presentation.document import (
@@ -70,22 +70,16 @@ class OverviewQuery(Query):
         return self.owner in {"", metric.owner} and all(word in words for word in self.search.casefold().split())
 
 
-class OverviewScreen(Screen):
-    """The first page after the login."""
-
-    name = "Board"
-    path = "/m/"
-    query = OverviewQuery
-
-    def view(self, data: ConsoleData, query: OverviewQuery, **path: str) -> View:  # noqa: ARG002 - every screen takes it
-        histories = read_histories(data, DRAWN)
-        shown = [history for history in histories if query.shows(history.metric)]
-        ids = {None, *(history.metric.id for history in shown)}
-        alarms = [alarm for alarm in find_alarms(data, histories) if alarm.metric in ids]
-        board = _Board(data, query, shown, alarms)
-        facts = {"alarms": [alarm.to_json() for alarm in alarms]}
-        waits = any(row["waits"] for row in board.table.rows)
-        return View("Board", tuple(board.blocks()), board.table, facts=facts, refresh=ASK_AGAIN if waits else 0)
+def show_board(data: ConsoleData, query: OverviewQuery) -> View:
+    """Return the page: the board of all metrics."""
+    histories = read_histories(data, DRAWN)
+    shown = [history for history in histories if query.shows(history.metric)]
+    ids = {None, *(history.metric.id for history in shown)}
+    alarms = [alarm for alarm in find_alarms(data, histories) if alarm.metric in ids]
+    board = _Board(data, query, shown, alarms)
+    facts = {"alarms": [alarm.to_json() for alarm in alarms]}
+    waits = any(row["waits"] for row in board.table.rows)
+    return View("Board", tuple(board.blocks()), board.table, facts=facts, refresh=ASK_AGAIN if waits else 0)
 
 
 @dataclass(frozen=True)
@@ -328,38 +322,34 @@ class HealthQuery(Query):
     days: int = Parameter(14, ge=1, le=400)
 
 
-class HealthScreen(Screen):
-    """What an operator looks at first."""
+def show_health(data: ConsoleData, query: HealthQuery) -> View:
+    """Return the page: what an operator looks at first."""
+    health = _Health(data, data.clock(), query.days)
+    blocks = (
+        Heading(1, health.headline),
+        *health.alarms(),
+        *health.of_reports(),
+        *health.of_refusals(),
+        *health.of_collectors(),
+        *health.of_notes(),
+    )
+    return View("Health", blocks, health.reports, facts=health.facts())
 
-    name = "Health"
-    path = "/health"
-    query = HealthQuery
 
-    def view(self, data: ConsoleData, query: HealthQuery, **path: str) -> View:  # noqa: ARG002 - every screen takes it
-        health = _Health(data, data.clock(), query.days)
-        blocks = (
-            Heading(1, health.headline),
-            *health.alarms(),
-            *health.of_reports(),
-            *health.of_refusals(),
-            *health.of_collectors(),
-            *health.of_notes(),
-        )
-        return View("Health", blocks, health.reports, facts=health.facts())
-
-    def act(self, data: ConsoleData, fields: Mapping[str, str], **path: str) -> str:  # noqa: ARG002
-        store = data.store
-        if not isinstance(store, Store):
-            raise ScreenError(400, "this console only reads its store: it cannot change notes")
-        if "note" in fields:
-            store.remove_note(fields["note"])
-        else:
-            try:
-                day = Period(DAY).parse_label(fields.get("day", ""))
-            except ParameterError:
-                raise ScreenError(400, "day: give a date such as 2026-11-21") from None
-            store.add_note(fields.get("text", ""), day, fields.get("kind", "note"), fields.get("metric") or None)
-        return "/health#notes"
+def change_notes(data: ConsoleData, fields: Mapping[str, str]) -> str:
+    """Add or remove a note, as a form asks, and return the address that shows it."""
+    store = data.store
+    if not isinstance(store, Store):
+        raise ScreenError(400, "this console only reads its store: it cannot change notes")
+    if "note" in fields:
+        store.remove_note(fields["note"])
+    else:
+        try:
+            day = Period(DAY).parse_label(fields.get("day", ""))
+        except ParameterError:
+            raise ScreenError(400, "day: give a date such as 2026-11-21") from None
+        store.add_note(fields.get("text", ""), day, fields.get("kind", "note"), fields.get("metric") or None)
+    return "/health#notes"
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from overstory.console.screens.page import (
     sentence,
     share_that_shows,
 )
-from overstory.console.view import Query, Screen, ScreenError, View
+from overstory.console.view import Query, ScreenError, View
 from overstory.presentation.document import (
     Block,
     Column,
@@ -77,25 +77,19 @@ class PeriodQuery(Query):
     rank: int = Parameter(1, ge=1)
 
 
-class PeriodScreen(Screen):
-    """The values of one period, with the list of candidates to look for."""
-
-    name = "Period"
-    path = "/m/{metric}/{period}"
-    query = PeriodQuery
-
-    def view(self, data: ConsoleData, query: PeriodQuery, **path: str) -> View:
-        metric, label = data.metric(path["metric"]), path["period"]
-        first, last = parse_range(metric, label, label)
-        counted = data.counts(metric, first, last, query.group)
-        about = data, metric, query, counted, label
-        if not counted.periods:
-            return PeriodPage(*about).view()
-        if not is_shares(metric):
-            refuse_options({name: getattr(query, name) for name in OF_SHARES}, metric)
-            return ReadingOfPeriod(*about).view()
-        page = SharesOfPeriod(*about)
-        return (page if page.candidates or metric.labels else PeriodPage(*about)).view()
+def show_period(data: ConsoleData, query: PeriodQuery, **path: str) -> View:
+    """Return the page: the values of one period, with the list of candidates to look for."""
+    metric, label = data.metric(path["metric"]), path["period"]
+    first, last = parse_range(metric, label, label)
+    counted = data.counts(metric, first, last, query.group)
+    about = data, metric, query, counted, label
+    if not counted.periods:
+        return PeriodPage(*about).view()
+    if not is_shares(metric):
+        refuse_options({name: getattr(query, name) for name in OF_SHARES}, metric)
+        return ReadingOfPeriod(*about).view()
+    page = SharesOfPeriod(*about)
+    return (page if page.candidates or metric.labels else PeriodPage(*about)).view()
 
 
 class PeriodPage(Page):
@@ -301,28 +295,22 @@ class ComparisonQuery(Query):
     reports_per_device: float | None = Parameter(None, ge=1)
 
 
-class ComparisonScreen(Screen):
-    """The shares of one range less those of another."""
-
-    name = "Compare"
-    path = "/m/{metric}/compare"
-    query = ComparisonQuery
-
-    def view(self, data: ConsoleData, query: ComparisonQuery, **path: str) -> View:
-        metric = data.metric(path["metric"])
-        about = data, metric, query, data.counts(metric)
-        page = ComparisonPage(*about)
-        if page.spans is None:
-            return page.without("There are reports in fewer than two periods: there is nothing to compare yet.", 200)
-        if metric.reading in WHOLE_RANGE:
-            return page.without(f"Two ranges of {reading_words(metric)} are not compared on a page.", 200)
-        if is_shares(metric) and not metric.labels:
-            return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
-        try:
-            check_comparable(*(data.counts(metric, *span) for span in page.spans))
-        except ParameterError as error:
-            return page.without(sentence(str(error)), 400)
-        return Compared(*about).view()
+def show_comparison(data: ConsoleData, query: ComparisonQuery, **path: str) -> View:
+    """Return the page: the shares of one range less those of another."""
+    metric = data.metric(path["metric"])
+    about = data, metric, query, data.counts(metric)
+    page = ComparisonPage(*about)
+    if page.spans is None:
+        return page.without("There are reports in fewer than two periods: there is nothing to compare yet.", 200)
+    if metric.reading in WHOLE_RANGE:
+        return page.without(f"Two ranges of {reading_words(metric)} are not compared on a page.", 200)
+    if is_shares(metric) and not metric.labels:
+        return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
+    try:
+        check_comparable(*(data.counts(metric, *span) for span in page.spans))
+    except ParameterError as error:
+        return page.without(sentence(str(error)), 400)
+    return Compared(*about).view()
 
 
 class ComparisonPage(Page):

@@ -42,7 +42,7 @@ from overstory.console.screens.page import (
     refuse_options,
     share_that_shows,
 )
-from overstory.console.view import Query, Screen, ScreenError, View
+from overstory.console.view import Query, ScreenError, View
 from overstory.presentation.charts.numbers import counts_over_time
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
 from overstory.presentation.document import Block, Column, Field, Figure, Heading, Link, Links, Notice, Paragraph, Table
@@ -128,25 +128,19 @@ class SeriesQuery(Query):
         return list(dict.fromkeys(line for text in self.values for line in text.splitlines() if line))
 
 
-class SeriesScreen(Screen):
-    """The shares of a metric's values over time, with their intervals."""
-
-    name = "Over time"
-    path = "/m/{metric}"
-    query = SeriesQuery
-
-    def view(self, data: ConsoleData, query: SeriesQuery, **path: str) -> View:
-        metric = data.metric(path["metric"])
-        counted = data.counts(metric, *parse_range(metric, query.first, query.last), query.group)
-        about = data, metric, query, counted
-        if not counted.periods:
-            return OverTime(*about).view()
-        if not is_shares(metric):
-            refuse_options({name: name in query.model_fields_set for name in OF_SHARES}, metric)
-            return ReadingOverTime(*about).view()
-        if not metric.labels:
-            return WithoutCandidates(*about).view()
-        return SharesOverTime(*about).view()
+def show_series(data: ConsoleData, query: SeriesQuery, **path: str) -> View:
+    """Return the page: the shares of a metric's values over time, with their intervals."""
+    metric = data.metric(path["metric"])
+    counted = data.counts(metric, *parse_range(metric, query.first, query.last), query.group)
+    about = data, metric, query, counted
+    if not counted.periods:
+        return OverTime(*about).view()
+    if not is_shares(metric):
+        refuse_options({name: name in query.model_fields_set for name in OF_SHARES}, metric)
+        return ReadingOverTime(*about).view()
+    if not metric.labels:
+        return WithoutCandidates(*about).view()
+    return SharesOverTime(*about).view()
 
 
 class OverTime(Page):
