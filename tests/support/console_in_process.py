@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 
 from overstory.collector.store import Store, open_store
-from overstory.console.access import Cookie, Gate, Origin, Sessions, TokenRoles
+from overstory.console.access import Cookie, Gate, Sessions, TokenRoles, names_of
 from overstory.console.app import SCREENS, Console
 from overstory.console.data import ConsoleData
 from overstory.console.view import Query, Screen, ScreenError, View
@@ -57,7 +57,7 @@ def console_on(store, *, proxy=None, screens=None, clock=None, registry=None):
     """Return a console whose clock a test moves; it has a hostile and a public screen, and all real ones."""
     clock = clock or Clock(MOMENT)
     gate = Gate(
-        Origin.of("127.0.0.1", ["console.example.org"]),
+        names_of("127.0.0.1", ["console.example.org"]),
         Sessions(clock),
         Cookie(PORT, plain=True),
         TokenRoles(store.tokens, clock=clock, timer=clock),

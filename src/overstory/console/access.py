@@ -26,34 +26,28 @@ SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The names that the console answers to: another site whose name leads to this machine sends its own as Host."""
+def names_of(host: str, more: Iterable[str] = ()) -> frozenset[str]:
+    """Return the names, without a port, that a console on `host` answers to; `more` are those that a proxy passes on.
 
-    names: frozenset[str]  # without a port, in small letters
+    Another site whose name leads to this machine sends its own as Host.
+    """
+    own = {host.lower()} | (LOCAL_NAMES if is_loopback(host) else set())
+    return frozenset({*own, *(name.strip().lower() for name in more)})
 
-    @classmethod
-    def of(cls, host: str, more: Iterable[str] = ()) -> Origin:
-        """Return the origin of a console that listens on `host`; `more` are the names that a proxy passes on."""
-        own = {host.lower()} | (LOCAL_NAMES if is_loopback(host) else set())
-        return cls(frozenset({*own, *(name.strip().lower() for name in more)}))
 
-    def serves(self, host: str) -> bool:
-        return _name(host) in self.names
+def may_change(headers: Mapping[str, str], *, has_bearer: bool) -> bool:
+    """Whether a request that can change something comes from a page of this console.
 
-    def may_change(self, headers: Mapping[str, str], *, has_bearer: bool) -> bool:
-        """Whether a request that can change something comes from a page of this console.
-
-        A browser says so in Sec-Fetch-Site; ``same-site`` is another port or a neighbour's name, and ``none`` a
-        bookmark: neither is enough. An older browser sends Origin. A program sends neither: it needs a bearer token,
-        which no browser adds by itself.
-        """
-        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        if site is not None:
-            return site == "same-origin"
-        if origin is not None:
-            return _netloc(origin) == headers.get("host", "").lower() != ""
-        return has_bearer
+    A browser says so in Sec-Fetch-Site; ``same-site`` is another port or a neighbour's name, and ``none`` a bookmark:
+    neither is enough. An older browser sends Origin. A program sends neither: it needs a bearer token, which no browser
+    adds by itself.
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
+        return site == "same-origin"
+    if origin is not None:
+        return _netloc(origin) == headers.get("host", "").lower() != ""
+    return has_bearer
 
 
 def _name(host: str) -> str | None:
@@ -260,7 +254,7 @@ class Cookie:
 class Gate:
     """Decides about a request before any screen sees it; each error is a `ScreenError` with its status."""
 
-    origin: Origin
+    names: frozenset[str]  # that the console answers to
     sessions: Sessions
     cookie: Cookie
     tokens: TokenRoles
@@ -268,12 +262,11 @@ class Gate:
 
     def check(self, request: Request) -> None:
         """Refuse a request for another host, a forged header, and a change that no page of the console asked for."""
-        if len(request.headers.getlist("host")) != 1 or not self.origin.serves(request.headers["host"]):
+        if len(request.headers.getlist("host")) != 1 or _name(request.headers["host"]) not in self.names:
             raise ScreenError(421, "this console has another name: open it by the address that it printed")
         self._proxied(request)
-        if request.method not in SAFE_METHODS and not self.origin.may_change(
-            request.headers, has_bearer=bool(_bearer(request))
-        ):
+        has_bearer = bool(_bearer(request))
+        if request.method not in SAFE_METHODS and not may_change(request.headers, has_bearer=has_bearer):
             raise ScreenError(
                 403, "this form was sent from another site: open the page in the console and send it there"
             )
@@ -341,7 +334,7 @@ def check_exposure(listening: Listening, access: Access) -> None:
 def make_gate(data: ConsoleData, listening: Listening, access: Access, port: int) -> Gate:
     """Return the gate of a console that listens on `port`."""
     return Gate(
-        Origin.of(listening.host, access.names),
+        names_of(listening.host, access.names),
         Sessions(),
         Cookie(port, plain=listening.certificate is None and not access.behind_proxy),
         TokenRoles(data.store.tokens),
