@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -69,8 +70,9 @@ class Cells:
     def departures(self) -> F64:
         return np.asarray(self.shares - self.overall)
 
+    @cached_property
     def strengths(self) -> F64:
-        """Return the opacity of each cell; 0 where it is not sure."""
+        """The opacity of each cell; 0 where it is not sure."""
         size = np.where(self.sure & np.isfinite(self.shares), np.abs(self.departures), 0.0)
         return np.asarray(STRONGEST * size / max(float(size.max(initial=0.0)), 1e-12))
 
@@ -147,7 +149,7 @@ def _draw_cell(chart: Chart, cells: Cells, row: int, column: int, *, has_text: b
         return
     if cells.sure[row, column]:
         colour = BLUE if cells.departures[row, column] > 0 else VERMILION
-        opacity = max(float(cells.strengths()[row, column]), 0.08)
+        opacity = max(float(cells.strengths[row, column]), 0.08)
         chart.add(f'<path {where} d="{box}" fill="{colour}" fill-opacity="{opacity:.3f}" stroke="{colour}"/>')
     else:
         lines = _hatching(left, right, top, bottom)
@@ -190,4 +192,5 @@ def _draw_key(chart: Chart, sheet: Sheet, names: tuple[str, str]) -> None:
     )
     chart.text(10, 12, sheet.name(names[1]) + " in each " + sheet.name(names[0]), INK, extra='font-weight="bold"')
     left = chart.sheet.width - sum(34 + sheet.text_width(words) for words, _ in entries)
-    chart.key(*((10, 12 + 1.7 * sheet.font) if sheet.is_narrow else (left, 12)), entries, 16)
+    x, y = (10, 12 + 1.7 * sheet.font) if sheet.is_narrow else (left, 12)
+    chart.key(x, y, entries, 16)

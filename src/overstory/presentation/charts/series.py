@@ -307,5 +307,5 @@ def _draw_key(chart: Chart, sheet: Sheet) -> None:
     line = f'<path stroke="{MUTED}" stroke-width="1.8" d="M0 0h24"/>'
     dashes = f'<path stroke="{MUTED}" stroke-width="1.4" stroke-dasharray="4 3" d="M0 0h24"/>'
     hollow = f'<path fill="{PAPER}" stroke="{MUTED}" d="{mark(0, 12, 0)}"/>'
-    place = (4, 14) if sheet.is_narrow else (chart.x.start, 12)
-    chart.key(*place, (("estimate, 95% interval", band + line), ("not detected", dashes + hollow)))
+    x, y = (4, 14) if sheet.is_narrow else (chart.x.start, 12)
+    chart.key(x, y, (("estimate, 95% interval", band + line), ("not detected", dashes + hollow)))
