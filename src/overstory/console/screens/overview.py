@@ -71,7 +71,7 @@ class OverviewQuery(Query):
 
 
 def show_board(data: ConsoleData, query: OverviewQuery) -> View:
-    """Return the page: the board of all metrics."""
+    """Show every metric in a row, under the alarms: the first page after the login."""
     histories = read_histories(data, DRAWN)
     shown = [history for history in histories if query.shows(history.metric)]
     ids = {None, *(history.metric.id for history in shown)}
@@ -323,7 +323,7 @@ class HealthQuery(Query):
 
 
 def show_health(data: ConsoleData, query: HealthQuery) -> View:
-    """Return the page: what an operator looks at first."""
+    """Show whether the collection is healthy: what an operator looks at first."""
     health = _Health(data, data.clock(), query.days)
     blocks = (
         Heading(1, health.headline),

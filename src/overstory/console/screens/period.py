@@ -78,7 +78,7 @@ class PeriodQuery(Query):
 
 
 def show_period(data: ConsoleData, query: PeriodQuery, **path: str) -> View:
-    """Return the page: the values of one period, with the list of candidates to look for."""
+    """Show the values of one period, with the list of candidates to look for."""
     metric, label = data.metric(path["metric"]), path["period"]
     first, last = parse_range(metric, label, label)
     counted = data.counts(metric, first, last, query.group)
@@ -296,7 +296,7 @@ class ComparisonQuery(Query):
 
 
 def show_comparison(data: ConsoleData, query: ComparisonQuery, **path: str) -> View:
-    """Return the page: the shares of one range less those of another."""
+    """Show the shares of one range less those of another."""
     metric = data.metric(path["metric"])
     about = data, metric, query, data.counts(metric)
     page = ComparisonPage(*about)

@@ -59,7 +59,7 @@ def _page_in(registry: MetricRegistry, metric: Metric) -> MetricPage:
 
 
 def show_collected(data: ConsoleData, _: Query) -> View:
-    """Return the page: every metric in a row: why, who answers for it, what it costs, and until when."""
+    """Show of every metric why, who answers for it, what it costs, and until when."""
     registry = data.registry
     table = Table("Every metric", _columns(), [_row(data, metric) for metric in registry.values()])
     blocks = (
@@ -143,7 +143,7 @@ def _registry_json(registry: MetricRegistry) -> dict[str, Any]:
 
 
 def show_about(data: ConsoleData, query: Query, **path: str) -> View:
-    """Return the page: one metric: its facts, what it costs, and what came out, where that is published."""
+    """Show the facts of one metric, what it costs, and what came out, where that is published."""
     metric = data.metric(path["metric"])
     counted = _published(data, metric)
     if counted is None:
@@ -293,7 +293,7 @@ def _when(data: ConsoleData, metric: Metric) -> str:
 
 
 def show_registry(data: ConsoleData, _: Query) -> View:
-    """Return the page: the registry's file, as it is reviewed."""
+    """Show the registry's file, as it is reviewed."""
     registry = data.registry
     shown = (Heading(2, "The file", "file"), Preformatted(registry.text.strip())) if registry.text else ()
     blocks = (

@@ -129,7 +129,7 @@ class SeriesQuery(Query):
 
 
 def show_series(data: ConsoleData, query: SeriesQuery, **path: str) -> View:
-    """Return the page: the shares of a metric's values over time, with their intervals."""
+    """Show the shares of a metric's values over time, with their intervals."""
     metric = data.metric(path["metric"])
     counted = data.counts(metric, *parse_range(metric, query.first, query.last), query.group)
     about = data, metric, query, counted
