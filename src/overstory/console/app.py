@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from mimetypes import guess_type
@@ -59,48 +58,9 @@ POLICY: Final = "default-src 'self'; base-uri 'none'; object-src 'none'; frame-a
 FORMS: Final = ("json", "csv", "parquet", "svg", "toml")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a page is, and who reads it."""
-
-    path: str
-    query: str = ""  # what comes after the question mark
-    viewer: Viewer | None = None  # None: somebody who is not logged in
-    menu: tuple[tuple[str, str], ...] = ()  # the text and the address of each page that has one address
-    rests_on: tuple[tuple[str, str], ...] = ()  # names and texts at the page's foot
-    can_leave: bool = False  # there is a session to end
-    scripts: tuple[str, ...] = ("console.js",)
-
-    def address(self, form: str = "") -> str:
-        path = f"{download_path(self.path)}.{form}" if form else self.path
-        return f"{path}?{self.query}" if self.query else path
-
-
 def download_path(path: str) -> str:
     """Return what comes before the dot of a download's address: ``/m`` of ``/m/``, and ``/index`` of ``/``."""
     return path.rstrip("/") or "/index"
-
-
-def as_page(view: View, place: Place, files: Sequence[str]) -> str:
-    """Return a view as a page; `files` are the static files that there are."""
-    refresh = f'<meta http-equiv="refresh" content="{view.refresh}">\n' if view.refresh else ""
-    styles = "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in files if name.endswith(".css"))
-    scripts = "".join(f'<script src="/static/{name}" defer></script>\n' for name in place.scripts if name in files)
-    blocks = [block for block in view.blocks if _is_usable(block, place.viewer)]
-    if not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
-        blocks.insert(0, Heading(1, view.title))
-    current = next((text for text, address in place.menu if address == place.path), "")
-    public = "" if place.viewer else " public"
-    leave = [Form("Log out", (), "Log out", "/logout", "post")] if place.can_leave else []
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{refresh}'
-        f'<title>{escaped(view.title)} - Overstory</title>\n<link rel="icon" href="/static/icon.svg">\n'
-        f'{styles}{scripts}</head>\n<body class="console{public}">\n<a class="skip" href="#main">To the content</a>\n'
-        f"<header>{as_html([Links('Console', place.menu, current)])}{as_html(leave)}</header>\n"
-        f'<main id="main" tabindex="-1">\n{as_html(blocks)}</main>\n'
-        f"<footer>\n{as_html(list(_footer(view, place)))}</footer>\n</body>\n</html>\n"
-    )
 
 
 def _is_usable(block: Block, viewer: Viewer | None) -> bool:
@@ -109,13 +69,12 @@ def _is_usable(block: Block, viewer: Viewer | None) -> bool:
     return not is_change or (viewer is not None and allows(viewer, "analyst"))
 
 
-def _footer(view: View, place: Place) -> Iterator[Block]:
-    if place.rests_on:
-        yield KeyValues(place.rests_on)
+def _files_of(view: View, request: Request) -> Iterator[Block]:
+    """Yield links to the downloads of a page."""
     if view.status < 400 and (view.table or view.picture or view.facts):
         has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture, "toml": view.toml}
-        files = tuple((form.upper(), place.address(form)) for form in FORMS if has[form])
-        yield Links("The same as a file", files)
+        path, query = download_path(request.url.path), f"?{request.url.query}" if request.url.query else ""
+        yield Links("The same as a file", tuple((form.upper(), f"{path}.{form}{query}") for form in FORMS if has[form]))
 
 
 def error_view(status: int, title: str, detail: str, more: Sequence[Block] = ()) -> View:
@@ -419,21 +378,34 @@ class Console:
         return RedirectResponse(await self.in_thread(act), 303)
 
     def page(self, view: View, request: Request, viewer: Viewer | None, headers: dict[str, str]) -> Response:
-        has_session, registry = bool(self.gate.cookie.read(request)), self.data.registry
+        """Return a view as a page for who reads it; None: somebody who is not logged in."""
+        path, registry = request.url.path, self.data.registry
+        refresh = f'<meta http-equiv="refresh" content="{view.refresh}">\n' if view.refresh else ""
+        names = (name for name in self.files if name.endswith(".css"))
+        styles = "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in names)
+        script = "login.js" if path == "/login" or view.status == 401 else "console.js"
         shown = (screen for screen in self.screens if "{" not in screen.path)
         menu = tuple((screen.name, screen.path) for screen in shown if screen.viewer is None or viewer is not None)
-        place = Place(
-            request.url.path,
-            request.url.query,
-            viewer,
-            menu,
-            (("Registry", f"{registry.version} (digest {registry.digest.hex()[:16]})"),),
-            can_leave=has_session and viewer is not None,
-            scripts=("login.js",) if request.url.path == "/login" or view.status == 401 else ("console.js",),
+        current = next((name for name, address in menu if address == path), "")
+        can_leave = viewer is not None and self.gate.cookie.read(request)  # there is a session to end
+        leave = [Form("Log out", (), "Log out", "/logout", "post")] if can_leave else []
+        blocks = [block for block in view.blocks if _is_usable(block, viewer)]
+        if not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
+            blocks.insert(0, Heading(1, view.title))
+        about = f"{registry.version} (digest {registry.digest.hex()[:16]})"
+        foot = as_html([KeyValues((("Registry", about),)), *_files_of(view, request)])
+        page = (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{refresh}'
+            f'<title>{escaped(view.title)} - Overstory</title>\n<link rel="icon" href="/static/icon.svg">\n'
+            f'{styles}<script src="/static/{script}" defer></script>\n</head>\n'
+            f'<body class="console{"" if viewer else " public"}">\n'
+            f'<a class="skip" href="#main">To the content</a>\n'
+            f"<header>{as_html([Links('Console', menu, current)])}{as_html(leave)}</header>\n"
+            f'<main id="main" tabindex="-1">\n{as_html(blocks)}</main>\n'
+            f"<footer>\n{foot}</footer>\n</body>\n</html>\n"
         )
-        return Response(
-            as_page(view, place, tuple(self.files)), view.status, headers, media_type="text/html; charset=utf-8"
-        )
+        return Response(page, view.status, headers, media_type="text/html; charset=utf-8")
 
     def _error_response(self, request: Request, status: int, detail: str, viewer: Viewer | None) -> Response:
         title = TITLES.get(status) or HTTPStatus(status).phrase
