@@ -12,7 +12,7 @@ from overstory.cli.arguments import print_answer
 from overstory.cli.output import progress
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Lines
-from overstory.presentation.render_latex import as_latex
+from overstory.presentation.render_markup import as_latex
 from overstory.protocol.errors import ParameterError
 from papers.page import markdown, overview, page, verdicts
 from papers.run import EXPERIMENTS, experiment, load, reproduce

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.oracle import oracle as build_oracle
 from overstory.protocol.kinds.bits import BitMechanism
-from overstory.trial.covid import CONFIRMED
+from overstory.trial.population import CONFIRMED
 from papers import figures
 from papers.comparison import Comparison, Published, exact, simulated, stated
 from papers.rappor.collections import collected

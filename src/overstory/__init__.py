@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from overstory.protocol.kinds.own_oracles import OwnBits, OwnSets, oracle_kind
     from overstory.trial.item_sets import SetTrial, survey_sets
     from overstory.trial.numbers import NumberTrial, survey_numbers
-    from overstory.trial.survey import Survey, survey
     from overstory.trial.tables import TableTrial, survey_table
+    from overstory.trial.values import Survey, survey
 
 __version__ = "0.2.0.dev0"
 __all__ = [
@@ -69,7 +69,7 @@ __getattr__, __dir__ = lazy_names(
         "ReportBatch": "analysis.reports",
         "SetTrial": "trial.item_sets",
         "SupportCounts": "analysis.reports",
-        "Survey": "trial.survey",
+        "Survey": "trial.values",
         "NumberTrial": "trial.numbers",
         "TableTrial": "trial.tables",
         "Total": "analysis.difference",
@@ -77,7 +77,7 @@ __getattr__, __dir__ = lazy_names(
         "oracle": "analysis.oracle",
         "oracle_kind": "protocol.kinds.own_oracles",
         "postprocess": "analysis.postprocess",
-        "survey": "trial.survey",
+        "survey": "trial.values",
         "survey_sets": "trial.item_sets",
         "survey_numbers": "trial.numbers",
         "survey_table": "trial.tables",

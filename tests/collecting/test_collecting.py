@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from overstory.analysis.oracle import oracle as build_oracle
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.registry import mechanism
 from overstory.trial.population import Population
 from overstory.trial.run import TrialBudget, chunks
 from overstory.trial.values import SHARES, advise, collect
@@ -84,16 +83,6 @@ def test_the_smallest_share_and_the_people_needed_are_inverse(share, name, each)
     found = smallest_share(built, people, 10, reports_per_device=each)
     assert found == pytest.approx(share, rel=1e-3)
     assert required_sample_size(built, share, 1_000, reports_per_device=each) > people
-
-
-def test_people_have_limits():
-    built = mechanism("grr", domain_size=4, epsilon=1.0)
-    with pytest.raises(ParameterError, match="share = 0"):
-        required_sample_size(built, 0.0, 4)
-    with pytest.raises(ParameterError, match="share = 2"):
-        required_sample_size(built, 2.0, 4)
-    assert smallest_share(built, 5, 4) is None
-    assert smallest_share(built, 0, 4) is None
 
 
 def test_the_advice_names_the_best_and_says_what_another_would_cost():

@@ -114,20 +114,35 @@ RESULTS = {
 }
 
 
-@pytest.fixture(scope="module", params=RESULTS)
-def result(request):
-    return RESULTS[request.param]()
+@pytest.mark.parametrize("name", RESULTS)
+def test_a_result_shows_itself_as_table_frame_picture_page_and_notes(name):
+    result = RESULTS[name]()
+    html, page, text = result._repr_html_(), result.page(), str(result)
+    assert (page[:15], page.count("<h1"), "<svg" in page) == ("<!doctype html>", 1, True)
+    assert [
+        note for note in result.notes if f"note: {note}" not in text or note.replace("'", "&#x27;") not in page
+    ] == []
+    assert HOSTILE not in html + page, "a value is only ever text"
+    assert 'src="data:image/svg+xml;base64,' in html
+    assert "<table" in html
+    assert len(repr(result)) < 200
+    assert "array(" not in repr(result)
+    assert isinstance(result.plot(), Picture)
+    assert result.plot().caption
 
-
-def test_the_table_and_the_page_say_every_note(result):
-    page = result.page()
-    assert page.startswith("<!doctype html>")
-    assert page.count("<h1") == 1
-    assert "<svg" in page
-    for note in result.notes:
-        assert f"note: {note}" in str(result)
-        assert note.replace("'", "&#x27;") in page
+    latex, lines = result.table(form="latex"), result.table(form="markdown").splitlines()
+    assert latex.count("\\begin{tabular}") == sum(line.startswith("|-") for line in lines) > 0
+    assert len(list(csv.reader(io.StringIO(result.table(form="csv"))))) >= 2
+    assert result.table() == result.table(form="text")
     assert len(result.table().splitlines()) >= 2
+    with pytest.raises(ValueError, match="give text, markdown, latex or csv"):
+        result.table(form="html")
+
+    every = {"everything": True} if isinstance(result, Discovered) else {}  # a search's rows are what was detected
+    frame, rows = result.to_pandas(), list(result.rows(**every))
+    assert isinstance(frame, pd.DataFrame)
+    assert len(frame) == len(rows) == len(pl.DataFrame(result)) > 0
+    assert set(rows[0]) - {"source"} <= set(frame.columns)
 
 
 TRIALS = {name: RESULTS[name] for name in ("table", "sets", "mean", "distribution", "ranges")}
@@ -156,39 +171,7 @@ def test_the_command_says_it_in_the_same_words(tmp_path):
     assert "Privacy:" not in shown
 
 
-def test_a_table_has_four_forms(result):
-    latex, lines = result.table(form="latex"), result.table(form="markdown").splitlines()
-    assert latex.count("\\begin{tabular}") == sum(line.startswith("|-") for line in lines) > 0
-    assert len(list(csv.reader(io.StringIO(result.table(form="csv"))))) >= 2
-    assert result.table() == result.table(form="text")
-    with pytest.raises(ValueError, match="give text, markdown, latex or csv"):
-        result.table(form="html")
-
-
 def test_results_that_have_no_shares_of_values_have_no_such_difference():
     numbers = RESULTS["mean"]()
     with pytest.raises(overstory.ParameterError, match="give two estimates, not a NumberTrial"):
         overstory.difference(numbers, numbers)
-
-
-def test_a_frame_has_a_row_for_every_estimate(result):
-    every = {"everything": True} if isinstance(result, Discovered) else {}  # a search's rows are what was detected
-    frame, rows = result.to_pandas(), list(result.rows(**every))
-    assert isinstance(frame, pd.DataFrame)
-    assert len(frame) == len(rows) == len(pl.DataFrame(result)) > 0
-    assert set(rows[0]) - {"source"} <= set(frame.columns)
-
-
-def test_a_notebook_shows_a_headline_a_picture_and_the_table(result):
-    html, picture = result._repr_html_(), result.plot()
-    assert isinstance(picture, Picture)
-    assert picture.caption
-    assert 'src="data:image/svg+xml;base64,' in html
-    assert "<table" in html
-    assert len(repr(result)) < 200
-    assert "array(" not in repr(result)
-
-
-def test_a_value_is_only_ever_text(result):
-    assert HOSTILE not in result._repr_html_()
-    assert HOSTILE not in result.page()

@@ -8,7 +8,7 @@ import pytest
 
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
-from overstory.console.screens.comparison import ComparisonQuery, ComparisonScreen
+from overstory.console.screens.period import ComparisonQuery, show_comparison
 from overstory.console.view import ScreenError, read_query
 from overstory.presentation.document import Figure, Form, Heading, KeyValues, Lines, Link, Notice
 from overstory.presentation.render_html import as_html
@@ -41,7 +41,7 @@ def data(folder):
 
 
 def view(data, **query):
-    return ComparisonScreen().view(data, read_query(ComparisonQuery, query.items()), metric="theme")
+    return show_comparison(data, read_query(ComparisonQuery, query.items()), metric="theme")
 
 
 def texts(view, kind):

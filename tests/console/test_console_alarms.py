@@ -17,10 +17,9 @@ from overstory.analysis.estimate import Estimate
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.store import open_store
 from overstory.console.alarms import MetricHistory, find_alarms, read_history
-from overstory.console.data import ConsoleData
-from overstory.console.estimates import Estimates, Worker, WorkerError
-from overstory.console.screens.overview import OverviewQuery, OverviewScreen
-from overstory.console.screens.series import ASK_AGAIN, SeriesQuery, SeriesScreen
+from overstory.console.data import ConsoleData, Estimates, Worker, WorkerError
+from overstory.console.screens.overview import OverviewQuery, show_board
+from overstory.console.screens.series import ASK_AGAIN, SeriesQuery, show_series
 from overstory.console.view import ScreenError
 from overstory.presentation.document import Notice
 from overstory.protocol.kinds.base import Report
@@ -173,7 +172,7 @@ def test_a_change_is_said_at_once_and_is_provisional_until_its_period_is_final(d
     [early] = [alarm for alarm in find_alarms(data) if alarm.kind == "step"]
     assert (final.is_provisional, early.is_provisional) == (False, True)
     assert replace(early, is_provisional=False) == final
-    blocks = OverviewScreen().view(data, OverviewQuery()).blocks
+    blocks = show_board(data, OverviewQuery()).blocks
     [notice] = [block for block in blocks if isinstance(block, Notice) and ": step" in block.text]
     assert notice.text.startswith("Amber, provisional: step, Title of step, week of 9 November. ")
     assert notice.tone == "warn", "red looks otherwise"
@@ -295,11 +294,11 @@ def notices(view):
 def test_the_page_of_a_metric_shows_its_alarms_and_asks_again_while_others_are_decoded(year, monkeypatch):
     monkeypatch.setattr(year, "decoder", Estimates(patience=0.0))
     path, query = {"metric": "theme"}, SeriesQuery(first="2026-11-18")
-    early = SeriesScreen().view(year, query, **path)
+    early = show_series(year, query, **path)
     assert notices(early)[0].startswith("Alarms are not there yet")
     assert early.refresh == ASK_AGAIN
     year.decoder.patience = None
-    late = SeriesScreen().view(year, query, **path)
+    late = show_series(year, query, **path)
     year.decoder.close()
     assert notices(late)[0].startswith("Amber: step, 18 November, 10:30 UTC. ")
     assert late.refresh == 0

@@ -72,14 +72,6 @@ def with_script(browser, served):
         yield reading
 
 
-@each_screen
-def test_without_a_script_a_page_says_the_same(with_script, without_script, console_data, screen, number):
-    address = address_of(screen, number, console_data)
-    with_script.open(address)
-    without_script.open(address)
-    assert without_script.page.evaluate(CONTENT) == with_script.page.evaluate(CONTENT)
-
-
 # Sizes in pixels as they are drawn: a drawing's text is scaled with it.
 TEXT_SIZES = """() => {
   const sizes = [];
@@ -118,25 +110,29 @@ PRINTED = """() => ({
 })"""
 
 
-@each_screen
-def test_on_paper_there_is_no_navigation_and_tables_are_not_cut(with_script, console_data, screen, number):
-    with_script.open(address_of(screen, number, console_data))
-    with_script.page.emulate_media(media="print")
-    try:
-        assert with_script.page.evaluate(PRINTED) == {"shown": [], "cut": 0}
-    finally:
-        with_script.page.emulate_media(media="screen")
-
-
 VIEW = "document.querySelector('main').innerText"
 
 
+CONTROLS = """() => [...document.querySelectorAll(
+  "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
+)].filter((one) => one.checkVisibility()).length"""
+
+
 @each_screen
-def test_back_forward_reload_and_a_fresh_session_show_the_same_view(
-    browser, served, with_script, console_data, screen, number
+def test_a_page_is_the_same_without_a_script_on_paper_when_it_comes_again_and_for_a_keyboard(
+    browser, served, with_script, without_script, console_data, screen, number
 ):
     page, address = with_script.page, address_of(screen, number, console_data)
-    with_script.open(address)
+    for reading in (with_script, without_script):
+        reading.open(address)
+    assert without_script.page.evaluate(CONTENT) == page.evaluate(CONTENT)
+
+    page.emulate_media(media="print")
+    try:
+        assert page.evaluate(PRINTED) == {"shown": [], "cut": 0}, "no navigation, and no table is cut"
+    finally:
+        page.emulate_media(media="screen")
+
     shown = page.evaluate(VIEW)
     with_script.open("/login")
     page.go_back()
@@ -149,15 +145,7 @@ def test_back_forward_reload_and_a_fresh_session_show_the_same_view(
         fresh.open(address)
         assert fresh.page.evaluate(VIEW) == shown
 
-
-@each_screen
-def test_a_keyboard_reaches_every_control(with_script, console_data, screen, number):
-    page = with_script.page
-    with_script.open(address_of(screen, number, console_data))
-    wanted = page.evaluate(
-        """() => [...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary,"
-            + " [tabindex='0']")].filter((one) => one.checkVisibility()).length"""
-    )
+    wanted = page.evaluate(CONTROLS)
     page.evaluate("window.reached = new Set(); document.activeElement.blur()")
     for _ in range(min(wanted, 400) + 5):
         page.keyboard.press("Tab")

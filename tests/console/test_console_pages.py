@@ -17,7 +17,7 @@ from overstory.console.view import Screen, View
 from overstory.presentation.document import Column, Heading, Table
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
-from support.console_in_process import ADDRESS, SAME_ORIGIN, HostileScreen, PublicScreen, client_of, console_on, log_in
+from support.console_in_process import ADDRESS, HOSTILE, PUBLIC, SAME_ORIGIN, client_of, console_on, log_in
 
 PAGE = "/m/hostile"
 WORD = "<script>alert(1)</script>\u202egnp"
@@ -125,16 +125,12 @@ def test_every_answer_has_the_headers_of_a_careful_site(client):
     assert client.get("/nowhere", headers={"host": "evil.example"}).headers["x-content-type-options"] == "nosniff"
 
 
-class BrokenStoreScreen(Screen):
-    name = "Broken"
-    path = "/m/broken"
-
-    def view(self, data, query, **path):
-        raise StoreError("postgresql://db/reports: the database server cannot be reached")
+def show_broken(*_):
+    raise StoreError("postgresql://db/reports: the database server cannot be reached")
 
 
 def test_a_store_that_does_not_answer_is_named_to_those_who_are_logged_in(store):
-    console = console_on(store, screens=(BrokenStoreScreen(), PublicScreen()))
+    console = console_on(store, screens=(Screen("Broken", "/m/broken", show_broken), PUBLIC))
     client = client_of(console)
     log_in(client, console.gate.sessions.make_link("viewer"))
     answer = client.get("/m/broken")
@@ -156,24 +152,20 @@ def test_without_the_store_a_token_lets_nobody_in_and_the_public_page_stays(stor
     assert client_of(console).get("/public").status_code == 200
 
 
-class WaitingScreen(Screen):
-    name = "Waiting"
-    path = "/m/waiting"
+def waiting(path, viewer):
+    """Return a screen that waits, and what releases it."""
     released = threading.Event()
 
-    def view(self, data, query, **path):
-        assert self.released.wait(20)
+    def show(*_):
+        assert released.wait(20)
         return View("Waited", (Heading(1, "Waited"),))
 
-
-class PublicWaitingScreen(WaitingScreen):
-    path = "/waiting"
-    viewer = None
-    released = threading.Event()
+    return Screen("Waiting", path, show, viewer=viewer), released
 
 
 def test_a_slow_page_stops_no_other(store):
-    console = console_on(store, screens=(WaitingScreen(), PublicScreen()))
+    screen, released = waiting("/m/waiting", "viewer")
+    console = console_on(store, screens=(screen, PUBLIC))
     known = {"authorization": f"Bearer {store.add_token('viewer', 'somebody')}"}
 
     async def visits():
@@ -182,7 +174,7 @@ def test_a_slow_page_stops_no_other(store):
             slow = [asyncio.create_task(client.get("/m/waiting", headers=known)) for _ in range(10)]
             await asyncio.sleep(0)
             quick = await asyncio.wait_for(client.get("/public"), 10)
-            WaitingScreen.released.set()
+            released.set()
             return quick.status_code, sum([(await one).status_code for one in slow])
 
     assert asyncio.run(visits()) == (200, 2_000)
@@ -190,7 +182,8 @@ def test_a_slow_page_stops_no_other(store):
 
 def test_strangers_have_two_threads_and_keep_nobody_who_is_logged_in_waiting(store, monkeypatch):
     monkeypatch.setattr("overstory.console.app.PUBLIC_WAIT", 0.1)
-    console = console_on(store, screens=(HostileScreen(), PublicWaitingScreen()))
+    screen, released = waiting("/waiting", None)
+    console = console_on(store, screens=(HOSTILE, screen))
     known = {"authorization": f"Bearer {store.add_token('viewer', 'somebody')}"}
 
     async def visits():
@@ -204,7 +197,7 @@ def test_strangers_have_two_threads_and_keep_nobody_who_is_logged_in_waiting(sto
                 assert "Too many pages are being made" in answer.text
             assert (await client.get("/m/hostile", headers=known)).status_code == 200
             assert (await client.get("/m/hostile")).status_code == 401
-            PublicWaitingScreen.released.set()
+            released.set()
             assert [(await one).status_code for one in refused[38:]] == [200, 200]
 
     asyncio.run(asyncio.wait_for(visits(), 15))
@@ -225,14 +218,10 @@ def test_a_strangers_thread_rests_for_three_times_what_its_last_page_took(monkey
 
 
 def test_an_address_of_words_is_before_one_in_whose_place_any_word_fits(store):
-    class AnyScreen(Screen):
-        name = "Any"
-        path = "/m/{metric}"
+    def show(data, query, metric):
+        return View(metric, (Heading(1, metric),), facts={"metric": metric})
 
-        def view(self, data, query, **path):
-            return View(path["metric"], (Heading(1, path["metric"]),), facts={"metric": path["metric"]})
-
-    console = console_on(store, screens=(AnyScreen(), HostileScreen()))
+    console = console_on(store, screens=(Screen("Any", "/m/{metric}", show), HOSTILE))
     client = client_of(console)
     log_in(client, console.gate.sessions.make_link("viewer"))
     assert client.get(PAGE).text.count("<table>") == 1

@@ -231,27 +231,25 @@ def test_a_file_of_candidates_is_read_and_a_long_list_has_a_name(client):
     assert client.get(f"/m/word/{DAY}?list={'0' * 64}").status_code == 404
 
 
-def test_strings_without_a_list_are_asked_for_and_too_many_are_for_the_command_line(client, data):
-    page = client.get(f"/m/word/{DAY}").text
-    assert "<textarea" in page
-    assert "Type the strings to look for" in page
+def test_too_many_candidates_are_for_the_command_line(client, data):
     many = data.lists.hold([f"tree{number}" for number in range(100_001)])
     answer = client.get(f"/m/word/{DAY}?list={many}")
     assert answer.status_code == 400
     assert "100,001 candidates are too many for a page, which takes 100,000; run: overstory decode" in answer.text
-    assert "Look for strings in 20 November" in client.get("/m/word").text
 
 
-def test_too_few_reports_are_no_picture_but_the_number_that_is_needed(client):
-    page = client.get("/m/rare").text
-    assert "Too few reports for shares: 12 devices" in page
-    assert re.search(r"To see a share of 10%, it needs about [\d,]+ devices", page)
-    assert "Reports by day" in client.get("/m/rare.svg").text
+RESTS_ON = ("Percent of what", "Last period with reports", "of all devices like these", "running until")
 
 
 @pytest.mark.parametrize(
     ("address", "status", "words"),
     [
+        *((page, 200, words) for page in ("/m/theme", f"/m/theme/{WEEK}", f"/m/tree/{DAY}") for words in RESTS_ON),
+        ("/m/rare", 200, "Too few reports for shares: 12 devices"),
+        ("/m/rare", 200, "To see a share of 10%, it needs about 53,085 devices"),
+        ("/m/rare.svg", 200, "Reports by day"),
+        ("/m/word", 200, "Look for strings in 20 November"),
+        (f"/m/word/{DAY}", 200, "Type the strings to look for"),
         ("/m/none", 200, "There are no reports of this metric yet"),
         ("/m/theme?from=2027-W01", 200, "there are some from the week of 12 October to the week of 16 November"),
         ("/m/theme/2026-W45", 200, "there are some from the week of 12 October to the week of 16 November"),
@@ -269,17 +267,10 @@ def test_too_few_reports_are_no_picture_but_the_number_that_is_needed(client):
         ("/m/?sort=colour", 400, "ort: "),
     ],
 )
-def test_an_address_that_shows_nothing_says_why(client, address, status, words):
+def test_an_address_shows_what_its_numbers_rest_on_or_says_why_there_are_none(client, address, status, words):
     answer = client.get(address)
     assert answer.status_code == status
     assert words in unescape(answer.text)
-
-
-def test_every_page_says_what_its_numbers_rest_on(client):
-    for address in ("/m/theme", f"/m/theme/{WEEK}", f"/m/tree/{DAY}"):
-        page = client.get(address).text
-        for words in ("Percent of what", "Last period with reports", "of all devices like these", "running until"):
-            assert words in page, (address, words)
 
 
 def test_chosen_values_are_the_lines_and_stay_in_the_form(client):

@@ -17,14 +17,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from overstory.console import estimates as estimates_module
-from overstory.console.estimates import BoundedCache, Estimates, Task, Worker, WorkerError, counts_key, shared_digest
-from overstory.console.view import ScreenError, View
+from overstory.console import data as estimates_module
+from overstory.console.data import BoundedCache, Estimates, Task, Worker, WorkerError, counts_key, shared_digest
+from overstory.console.view import Screen, ScreenError, View
 from overstory.presentation.document import Heading
 from overstory.protocol.errors import ParameterError
 from overstory.queries.estimates import read_estimates
 from overstory.queries.readings import PLAIN, EstimateOptions
-from support.console_in_process import PublicScreen, client_of, console_on, open_test_store
+from support.console_in_process import client_of, console_on, open_test_store
 from support.console_weeks import registry, weeks
 
 METRICS = registry()
@@ -224,7 +224,7 @@ def test_a_closed_worker_starts_no_process_for_what_still_waits():
 CONSOLE = """
 import os
 from functools import partial
-from overstory.console.estimates import Task, Worker
+from overstory.console.data import Task, Worker
 
 if __name__ == "__main__":
     worker = Worker()
@@ -296,17 +296,14 @@ def test_estimates_of_one_list_share_it(estimates):
     assert np.isfinite(series.parts[0].estimate.standard_errors).all()
 
 
-class SlowScreen(PublicScreen):
-    path = "/slow"
-
-    def view(self, data, query, **path):
-        data.estimates(weeks(METRICS["pages"], 2), "per-period")
-        return View("Ready", (Heading(1, "Ready"),))
+def show_slowly(data, _):
+    data.estimates(weeks(METRICS["pages"], 2), "per-period")
+    return View("Ready", (Heading(1, "Ready"),))
 
 
 def test_a_page_that_decodes_says_so_and_asks_again_until_it_is_ready(tmp_path):
     with open_test_store(tmp_path) as store:
-        console = console_on(store, screens=[SlowScreen()])
+        console = console_on(store, screens=[Screen("Slow", "/slow", show_slowly, viewer=None)])
         console.data.decoder.patience = 0.0
         client = client_of(console)
         first, answer = client.get("/slow"), client.get("/slow.json")

@@ -7,7 +7,7 @@ import pytest
 from overstory.collector.store import open_store
 from overstory.collector.store.operations import CollectorState
 from overstory.console.data import ConsoleData
-from overstory.console.screens.health import HealthQuery, HealthScreen
+from overstory.console.screens.overview import HealthQuery, show_health
 from overstory.console.view import ScreenError, read_query
 from overstory.presentation.document import Notice, Table
 from overstory.presentation.render_html import as_html
@@ -33,7 +33,7 @@ def store(tmp_path):
 
 
 def show(store, **query):
-    return HealthScreen().view(ConsoleData(REGISTRY, store, lambda: NOW), HealthQuery(**query))
+    return show_health(ConsoleData(REGISTRY, store, lambda: NOW), HealthQuery(**query))
 
 
 def notices(view):
@@ -87,7 +87,7 @@ def test_a_metric_that_is_younger_or_has_ended_stands_out_by_nothing(store, rng)
     report(store, rng, dict.fromkeys(range(WEEK - 12, WEEK - 5), 100))
     assert len(notices(show(store))) == 2
     ended = parse_registry(EXAMPLE.replace("2027-11-21", "2026-11-01"))
-    view = HealthScreen().view(ConsoleData(ended, store, lambda: NOW), HealthQuery())
+    view = show_health(ConsoleData(ended, store, lambda: NOW), HealthQuery())
     assert len(notices(view)) == 1
 
 

@@ -8,8 +8,8 @@ import pytest
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
 from overstory.console.screens import overview
-from overstory.console.screens.overview import OverviewQuery, OverviewScreen
-from overstory.console.screens.series import SeriesQuery, SeriesScreen
+from overstory.console.screens.overview import OverviewQuery, show_board
+from overstory.console.screens.series import SeriesQuery, show_series
 from overstory.presentation.document import Form, Heading, Notice, Paragraph, Preformatted, Table
 from overstory.presentation.render_text import UNFOLDED, as_text
 from overstory.protocol.metrics import load_registry
@@ -29,7 +29,7 @@ def data(console_data):
 
 
 def shown(data, **query):
-    return OverviewScreen().view(data, OverviewQuery(**query))
+    return show_board(data, OverviewQuery(**query))
 
 
 def rows_by_metric(view):
@@ -121,7 +121,7 @@ def test_the_board_says_what_changed_since_the_release_and_draws_it(data):
 
 
 def of_the_page(data, **asked):
-    blocks = SeriesScreen().view(data, SeriesQuery(**asked), metric="theme").blocks
+    blocks = show_series(data, SeriesQuery(**asked), metric="theme").blocks
     said = [block.text for block in blocks if isinstance(block, Paragraph) and block.text.startswith("Week of")]
     return said, next(block.text for block in blocks if isinstance(block, Heading))
 

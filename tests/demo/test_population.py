@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 
 from overstory.protocol.errors import ParameterError
-from overstory.trial.covid import ATTRIBUTION, CONFIRMED
-from overstory.trial.service import draw_population
+from overstory.trial.population import ATTRIBUTION, CONFIRMED, draw_population
 
 FALSE_ALARM = 1e-6
 

@@ -11,11 +11,17 @@ import pytest
 from overstory.presentation.charts import heat_map as maps
 from overstory.presentation.charts.drawing import NARROW, WIDE, Scale
 from overstory.presentation.charts.heat_map import Cells, heat_map
-from overstory.presentation.charts.numbers import counts_over_time, differences, dots
+from overstory.presentation.charts.numbers import (
+    counts_over_time,
+    differences,
+    dots,
+    estimates_over_time,
+    histogram,
+)
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time, small_multiple
 from overstory.presentation.document import Figure
 from overstory.presentation.render_html import DRAWING_STYLE, as_html, as_svg
-from overstory.presentation.svg import COLOUR
+from overstory.presentation.svg import COLOUR, VERMILION
 
 SVG = "{http://www.w3.org/2000/svg}"
 EVIL = '</metadata><script>alert(1)</script>" onload=x \u202e =cmd() "#0072b2"'
@@ -64,6 +70,8 @@ def test_the_coordinates_of_lines_and_bands_are_the_numbers(part, columns):
     tree, x, y = drawn(getattr(over_time("p", "c", labels(columns), given), part))
     groups = [group for group in tree.iter(f"{SVG}g") if group.get("data-series")]
     assert len(groups) == len(given)
+    assert np.nanmin(given[4].shares) < -0.01, "what is below zero is drawn below the zero line"
+    assert [float(path.get("data-zero")) for path in paths(tree, "data-zero")] == [pytest.approx(y.at(0), abs=0.06)]
     for group in groups:
         line = given[int(group.get("data-series"))]
         places = set()
@@ -84,24 +92,6 @@ def test_the_coordinates_of_lines_and_bands_are_the_numbers(part, columns):
                     band_places.add(column)
         joined = {place for place in np.flatnonzero(np.isfinite(line.shares)).tolist() if place != 4}
         assert places == band_places == joined
-
-
-@pytest.mark.parametrize("part", ["svg", "narrow"])
-def test_what_is_below_zero_is_drawn_below_the_zero_line(part):
-    given = lines()
-    tree, x, _ = drawn(getattr(over_time("p", "c", labels(), given), part))
-    (zero,) = (float(path.get("data-zero")) for path in tree.iter(f"{SVG}path") if path.get("data-zero"))
-    (rare,) = (group for group in tree.iter(f"{SVG}g") if group.get("data-series") == "4")
-    points = [point for line_path in paths(rare, "data-line") for point in ends(line_path.get("d"))]
-    below = {round(x.number(across)) for across, up in points if up > zero + 0.1}
-    expected = {place for place in range(COLUMNS) if given[4].shares[place] < -0.001}
-    assert len(expected) > 30
-    assert expected <= below
-    assert not below & {place for place in range(COLUMNS) if given[4].shares[place] > 0}
-    bottom = max(float(up) for band in paths(rare, "data-band") for _, up in ends(band.get("d")))
-    assert bottom == pytest.approx(
-        drawn(getattr(over_time("p", "c", labels(), given), part))[2].at(np.nanmin(given[4].low)), abs=0.5
-    )
 
 
 def test_what_was_not_detected_is_dashed_and_hollow():
@@ -164,6 +154,30 @@ def test_bars_and_small_lines_are_the_numbers():
     assert "the newest is -2." in small([3.0, -2.0], number="{:g}".format).alt
 
 
+@pytest.mark.parametrize("part", ["svg", "narrow"])
+def test_intervals_their_truth_and_their_bars_are_the_numbers(part):
+    names, values = ["a", "b", "c"], np.array([0.3, 0.1, -0.05])
+    ends = {"values": values, "low": values - 0.1, "high": values + 0.2, "truth": np.array([0.25, 0.15, 0.0])}
+    for draw, mark in ((histogram, "path[@fill-opacity]"), (estimates_over_time, "circle")):
+        tree, x, y = drawn(getattr(draw("p", "c", names, **ends), part))
+        shapes = tree.findall(f"{SVG}{mark}")
+        tops = [float(one.get("cy") or re.search(r"V([\d.]+)h", one.get("d"))[1]) for one in shapes]
+        expected = values if draw is estimates_over_time else np.maximum(values, 0)
+        assert [y.number(top) for top in tops] == pytest.approx(expected, abs=half_pixel(y))
+        intervals = [
+            list(map(float, re.match(r"M(\S+) (\S+)V([\d.]+)M", path.get("d")).groups()))
+            for path in tree.iter(f"{SVG}path")
+            if path.get("stroke-width") == "1.2"
+        ]
+        for place, (across, bottom, top) in enumerate(intervals):
+            assert x.number(across) == pytest.approx(place, abs=half_pixel(x))
+            shown = (max(ends["low"][place], y.low), ends["high"][place])
+            assert (y.number(bottom), y.number(top)) == pytest.approx(shown, abs=half_pixel(y))
+        strokes = [path.get("d") for path in tree.iter(f"{SVG}path") if path.get("stroke") == VERMILION]
+        levels = [y.number(float(re.match(r"M\S+ (\S+)H", stroke)[1])) for stroke in strokes]
+        assert levels == pytest.approx(ends["truth"], abs=half_pixel(y))
+
+
 def small(numbers, **options):
     """Draw a line of numbers with a band of half a unit to either side."""
     numbers = np.array(numbers)
@@ -217,14 +231,15 @@ def test_events_are_lines_with_their_text():
 def test_words_in_a_picture_are_text():
     names = [EVIL, "light", "sepia", "solar", "rare"]
     picture = over_time("p", EVIL, labels(), lines(names=names), events=[Event(3, EVIL)], xlabel=EVIL)
-    for svg in (picture.svg, picture.narrow, as_svg(picture)):
+    table = heat_map("p", EVIL, cells(names=(EVIL, EVIL), labels=([EVIL] * 3, [EVIL] * 4)))
+    for svg in (each for one in (picture, table) for each in (one.svg, one.narrow, as_svg(one))):
         tree = ET.fromstring(svg)
         assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= {
             "svg", "rect", "path", "g", "text", "title", "desc", "metadata", "style",
         }  # fmt: skip
         assert not any(name.startswith("on") or name == "style" for element in tree.iter() for name in element.attrib)
         assert "\u202e" not in unescape(svg)
-    html = as_html([Figure(picture)])
+    html = as_html([Figure(picture), Figure(table)])
     assert "<script" not in html
     assert "style=" not in html
     assert json.loads(ET.fromstring(picture.svg).find(f"{SVG}metadata").text)["series"][0]["name"].endswith('"#0072b2"')
@@ -320,11 +335,6 @@ def test_each_cell_is_in_its_row_and_column_and_its_colour_says_which_way_it_dif
     assert strongest == pytest.approx(0.5)
 
 
-def test_a_table_of_noise_has_no_colour():
-    drawn, *_ = boxes(heat_map("p", "c", cells(sure=np.zeros((3, 4), bool))).svg)
-    assert {path.get("fill") for path in drawn.values()} == {"none"}
-
-
 def test_the_text_alternative_and_the_cursor_have_the_numbers():
     given = cells()
     picture = heat_map("p", "c", given)
@@ -353,12 +363,3 @@ def test_of_a_large_table_the_first_rows_and_columns_are_drawn():
     drawn, *_ = boxes(picture.svg)
     assert len(drawn) == maps.MOST_ROWS * maps.MOST_COLUMNS
     assert picture.caption == "c. The first 30 of 35 rows, 16 of 18 columns."
-
-
-def test_names_are_only_text():
-    picture = heat_map("p", EVIL, cells(names=(EVIL, EVIL), labels=([EVIL] * 3, [EVIL] * 4)))
-    page = as_html([Figure(picture)])
-    assert "<script" not in page
-    assert not re.search(r"<[^>]* (onload|style)=", page)
-    for svg in (picture.svg, picture.narrow, as_svg(picture)):
-        ET.fromstring(svg)

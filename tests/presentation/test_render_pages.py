@@ -30,7 +30,7 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import detection, interval, percent, thousands
 from overstory.presentation.render_data import CHUNK, FORMULA, as_csv, as_json, csv_lines, for_spreadsheet
 from overstory.presentation.render_html import STYLE, as_html, as_page
-from overstory.presentation.render_markdown import as_markdown
+from overstory.presentation.render_markup import as_markdown
 from overstory.presentation.render_text import as_text
 from overstory.presentation.svg import INK, VARIABLES, Picture
 from support.html_reader import HtmlReader
@@ -108,11 +108,6 @@ def test_a_page_can_be_read_without_seeing_it():
     assert len(page.all("desc")) == 1
     identifiers = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(identifiers) == len(set(identifiers))
-
-
-def test_a_picture_takes_the_colours_of_its_page():
-    page = as_html([Figure(Picture("p", "caption", "what it shows", SVG))])
-    assert 'fill="var(--ink)" stroke="none"' in page
 
 
 def test_addresses_alone_become_links():

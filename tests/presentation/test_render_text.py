@@ -54,25 +54,12 @@ def test_letters_of_other_widths_and_cells_that_are_folded_are_drawn_as_rich_dra
     assert lines(HEAD, rows, {"value"}, width) == drawn(HEAD, rows, {"value"}, width)
 
 
-@pytest.mark.parametrize("width", range(40, 90, 7))
-def test_the_widest_columns_give_way(width):
-    rows = [("a long first cell of words " * 2, "short", "another cell of words " * 3, "7")]
-    assert max(map(len, lines(HEAD, rows, {"value"}, width))) <= width
-    assert " ".join(lines(HEAD, rows, {"value", ""}, width)[1:]).split().count("cell") == 5
-
-
 @pytest.mark.parametrize("cell", ["\u200b", "tab\t", "\x1b[31mred", "a\nb", "\u202etxt"])
 def test_nothing_steers_the_terminal(cell):
     table = Table.of_cells(cell, (cell,), [(cell,)])
     blocks = [Heading(1, cell), Paragraph(cell), Lines(cell), KeyValues(((cell, cell),)), table, Link(cell, cell)]
     shown = as_text([*blocks, Preformatted(cell.replace("\n", "")), Figure(Picture("p", cell, cell, ""))])
     assert all(character.isprintable() for line in shown.split("\n") for character in line)
-
-
-def test_a_table_is_just_as_wide_as_it_may_be():
-    wide = max(map(len, drawn(HEAD, ROWS, {"value"}, 200)))
-    assert len(lines(HEAD, ROWS, {"value"}, wide)) == 1 + len(ROWS)
-    assert len(lines(HEAD, ROWS, {"value"}, wide - 1)) > 1 + len(ROWS)
 
 
 @pytest.mark.parametrize("variable", [None, *render_text.FORCING])

@@ -38,10 +38,6 @@ def test_csv_has_the_numbers_and_each_entry_once():
     assert row == {"value": HOSTILE, "share": "0.25", "low": "0.1", "high": "0.4", "shown": "3"}
 
 
-def test_markdown_has_the_notes():
-    assert "- a note" in in_form(BLOCKS, "markdown")
-
-
 COMMANDS = {
     "compare": "compare --domain-size 4 --epsilon 1 --reports 1000",
     "privacy": "privacy grr --param domain_size=4 --param epsilon=1",

@@ -13,9 +13,8 @@ from overstory.client.outcomes import StateError
 from overstory.client.person.question import CommandContext, asked_of, first_screen, question
 from overstory.client.person.view import View, build, view_metrics
 from overstory.client.state.state import State
-from overstory.console.data import ConsoleData
-from overstory.console.estimates import Estimates
-from overstory.console.screens.public import AboutScreen
+from overstory.console.data import ConsoleData, Estimates
+from overstory.console.screens.public import show_about
 from overstory.console.view import Query
 from overstory.presentation import render_text
 from overstory.presentation.render_text import UNFOLDED, as_text
@@ -111,7 +110,7 @@ class Page:  # the public page of a collector, polled by somebody who does not l
         self.data = ConsoleData(registry, store, clock, Estimates(patience=None, worker=worker))
 
     def poll(self):
-        shown = AboutScreen().view(self.data, Query(), metric=METRIC)
+        shown = show_about(self.data, Query(), metric=METRIC)
         rows = () if shown.table is None else tuple(shown.table.rows)
         figures = tuple((row.get("from"), row.get("value"), row.get("count")) for row in rows)
         return lines(as_text(shown.blocks, UNFOLDED)), figures

@@ -14,16 +14,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from overstory.console.app import SCREENS, Console
+from overstory.console.access import Access, make_gate
+from overstory.console.app import SCREENS, Console, make_server
 from overstory.console.data import ConsoleData
-from overstory.console.server import Access, make_gate, make_server
 from overstory.console.view import Screen, Viewer
 from overstory.protocol.metrics import MetricRegistry
 from overstory.supervision.listening import Listening
-from support.console_in_process import HostileScreen
+from support.console_in_process import HOSTILE
 from support.console_store import NOW
 
-ALL: Final[tuple[Screen, ...]] = (HostileScreen(), *SCREENS)  # the screens, after one in which every word is hostile
+ALL: Final[tuple[Screen, ...]] = (HOSTILE, *SCREENS)  # the screens, after one in which every word is hostile
 
 METRICS: Final = ("theme", "start", "home", "over", "quiet")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 
 from overstory.collector.store import Store, open_store
-from overstory.console.access import Cookie, Gate, Origin, Sessions, TokenRoles
+from overstory.console.access import Cookie, Gate, Sessions, TokenRoles, names_of
 from overstory.console.app import SCREENS, Console
 from overstory.console.data import ConsoleData
 from overstory.console.view import Query, Screen, ScreenError, View
@@ -29,33 +29,24 @@ class HostileQuery(Query):
     fail: str = ""
 
 
-class HostileScreen(Screen):  # a screen in which every word is hostile, and which fails as it is asked to
-    name = "Hostile"
-    path = "/m/hostile"
-    query = HostileQuery
-
-    def view(self, data: ConsoleData, query: HostileQuery, **path: str) -> View:
-        if query.fail == "bug":
-            raise ZeroDivisionError("a bug")
-        if query.fail:
-            raise ScreenError(int(query.fail), "it was asked for")
-        word = "<script>alert(1)</script>\u202egnp"
-        table = Table.of_cells("Words", ("word", "formula"), [(word, "=cmd()"), (query.candidates or "none", "-1.5")])
-        form = Form("Decode", (Field("candidates", "Candidates", kind="lines"),), "Decode", "", "post")
-        drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="9px" height="9px"><style>a{}</style></svg>'
-        picture = Picture("drawn", "Caption", "Text", drawing)
-        held = data.lists.find(query.list)
-        facts = {"held": None if held is None else len(held), "not_a_number": float("nan")}
-        return View(word, (Heading(1, word), form, table), table, picture, facts)
+def show_hostile(data: ConsoleData, query: HostileQuery) -> View:
+    """Every word is hostile, and it fails as it is asked to."""
+    if query.fail == "bug":
+        raise ZeroDivisionError("a bug")
+    if query.fail:
+        raise ScreenError(int(query.fail), "it was asked for")
+    word = "<script>alert(1)</script>\u202egnp"
+    table = Table.of_cells("Words", ("word", "formula"), [(word, "=cmd()"), (query.candidates or "none", "-1.5")])
+    form = Form("Decode", (Field("candidates", "Candidates", kind="lines"),), "Decode", "", "post")
+    drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="9px" height="9px"><style>a{}</style></svg>'
+    picture = Picture("drawn", "Caption", "Text", drawing)
+    held = data.lists.find(query.list)
+    facts = {"held": None if held is None else len(held), "not_a_number": float("nan")}
+    return View(word, (Heading(1, word), form, table), table, picture, facts)
 
 
-class PublicScreen(Screen):
-    name = "Public"
-    path = "/public"
-    viewer = None
-
-    def view(self, data: ConsoleData, query: Query, **path: str) -> View:
-        return View("Public", (Heading(1, "Public"),))
+HOSTILE = Screen("Hostile", "/m/hostile", show_hostile, HostileQuery)
+PUBLIC = Screen("Public", "/public", lambda *_: View("Public", (Heading(1, "Public"),)), viewer=None)
 
 
 def open_test_store(folder: Path) -> Store:
@@ -66,14 +57,14 @@ def console_on(store, *, proxy=None, screens=None, clock=None, registry=None):
     """Return a console whose clock a test moves; it has a hostile and a public screen, and all real ones."""
     clock = clock or Clock(MOMENT)
     gate = Gate(
-        Origin.of("127.0.0.1", ["console.example.org"]),
+        names_of("127.0.0.1", ["console.example.org"]),
         Sessions(clock),
         Cookie(PORT, plain=True),
         TokenRoles(store.tokens, clock=clock, timer=clock),
         proxy,
     )
     data = ConsoleData(registry or parse_registry(EXAMPLE), store, clock, shared_estimates())
-    return Console(data, gate, (HostileScreen(), PublicScreen(), *SCREENS) if screens is None else screens)
+    return Console(data, gate, (HOSTILE, PUBLIC, *SCREENS) if screens is None else screens)
 
 
 class Client:  # a browser without a screen: it keeps cookies, follows no redirect, and gets errors as pages

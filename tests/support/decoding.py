@@ -3,7 +3,7 @@
 import threading
 from functools import cache
 
-from overstory.console.estimates import PATIENCE, Estimates, Worker
+from overstory.console.data import PATIENCE, Estimates, Worker
 
 
 class SharedWorker(Worker):

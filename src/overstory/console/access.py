@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, get_args
@@ -15,43 +15,39 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from overstory.collector.auth import Token, TokenTable, sha256
+from overstory.console.data import ConsoleData
 from overstory.console.view import ScreenError, Viewer
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.wire import is_loopback
+from overstory.supervision.listening import Listening
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 LOCAL_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The names that the console answers to: another site whose name leads to this machine sends its own as Host."""
+def names_of(host: str, more: Iterable[str] = ()) -> frozenset[str]:
+    """Return the names, without a port, that a console on `host` answers to; `more` are those that a proxy passes on.
 
-    names: frozenset[str]  # without a port, in small letters
+    Another site whose name leads to this machine sends its own as Host.
+    """
+    own = {host.lower()} | (LOCAL_NAMES if is_loopback(host) else set())
+    return frozenset({*own, *(name.strip().lower() for name in more)})
 
-    @classmethod
-    def of(cls, host: str, more: Iterable[str] = ()) -> Origin:
-        """Return the origin of a console that listens on `host`; `more` are the names that a proxy passes on."""
-        own = {host.lower()} | (LOCAL_NAMES if is_loopback(host) else set())
-        return cls(frozenset({*own, *(name.strip().lower() for name in more)}))
 
-    def serves(self, host: str) -> bool:
-        return _name(host) in self.names
+def may_change(headers: Mapping[str, str], *, has_bearer: bool) -> bool:
+    """Whether a request that can change something comes from a page of this console.
 
-    def may_change(self, headers: Mapping[str, str], *, has_bearer: bool) -> bool:
-        """Whether a request that can change something comes from a page of this console.
-
-        A browser says so in Sec-Fetch-Site; ``same-site`` is another port or a neighbour's name, and ``none`` a
-        bookmark: neither is enough. An older browser sends Origin. A program sends neither: it needs a bearer token,
-        which no browser adds by itself.
-        """
-        site, origin = headers.get("sec-fetch-site"), headers.get("origin")
-        if site is not None:
-            return site == "same-origin"
-        if origin is not None:
-            return _netloc(origin) == headers.get("host", "").lower() != ""
-        return has_bearer
+    A browser says so in Sec-Fetch-Site; ``same-site`` is another port or a neighbour's name, and ``none`` a bookmark:
+    neither is enough. An older browser sends Origin. A program sends neither: it needs a bearer token, which no browser
+    adds by itself.
+    """
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None:
+        return site == "same-origin"
+    if origin is not None:
+        return _netloc(origin) == headers.get("host", "").lower() != ""
+    return has_bearer
 
 
 def _name(host: str) -> str | None:
@@ -94,7 +90,6 @@ class TokenRoles:
         self._read_at = -float("inf")
 
     def role_of(self, sha256: bytes) -> Viewer | None:
-        """Return a token's role; None: no person's valid one. An error of the store is raised: nobody is let in."""
         if self._timer() - self._read_at > REREAD_SECONDS:
             began = self._timer()
             self._table.refresh()
@@ -207,12 +202,10 @@ class Sessions:
         return token
 
     def use_link(self, token: str) -> Session | None:
-        """Return the session that a link begins, and forget the link; None: it was used, or has expired."""
         session, ends = self._links.pop(sha256(token), (None, 0.0))
         return session if self._clock() < ends else None
 
     def begin(self, session: Session) -> str:
-        """Begin a session; return the id that its cookie carries. Of too many sessions the oldest one ends."""
         while len(self._sessions) >= MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         name = secrets.token_urlsafe(32)
@@ -261,7 +254,7 @@ class Cookie:
 class Gate:
     """Decides about a request before any screen sees it; each error is a `ScreenError` with its status."""
 
-    origin: Origin
+    names: frozenset[str]  # that the console answers to
     sessions: Sessions
     cookie: Cookie
     tokens: TokenRoles
@@ -269,12 +262,11 @@ class Gate:
 
     def check(self, request: Request) -> None:
         """Refuse a request for another host, a forged header, and a change that no page of the console asked for."""
-        if len(request.headers.getlist("host")) != 1 or not self.origin.serves(request.headers["host"]):
+        if len(request.headers.getlist("host")) != 1 or _name(request.headers["host"]) not in self.names:
             raise ScreenError(421, "this console has another name: open it by the address that it printed")
         self._proxied(request)
-        if request.method not in SAFE_METHODS and not self.origin.may_change(
-            request.headers, has_bearer=bool(_bearer(request))
-        ):
+        has_bearer = bool(_bearer(request))
+        if request.method not in SAFE_METHODS and not may_change(request.headers, has_bearer=has_bearer):
             raise ScreenError(
                 403, "this form was sent from another site: open the page in the console and send it there"
             )
@@ -319,3 +311,32 @@ class Gate:
 def _bearer(request: Request) -> str:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How people reach the console."""
+
+    names: Sequence[str] = ()  # host names that a proxy passes on
+    behind_proxy: bool = False  # a proxy in front speaks TLS
+    proxy: TrustedProxy | None = None  # says who somebody is
+
+
+def check_exposure(listening: Listening, access: Access) -> None:
+    """Raise `ParameterError` where sessions would cross a network unencrypted."""
+    if listening.exposed and not access.behind_proxy:
+        raise ParameterError(
+            f"--host {listening.host} can be reached from other machines, and there is no TLS: set tls_certificate "
+            "and tls_key, or behind_proxy = true if a proxy in front speaks TLS"
+        )
+
+
+def make_gate(data: ConsoleData, listening: Listening, access: Access, port: int) -> Gate:
+    """Return the gate of a console that listens on `port`."""
+    return Gate(
+        names_of(listening.host, access.names),
+        Sessions(),
+        Cookie(port, plain=listening.certificate is None and not access.behind_proxy),
+        TokenRoles(data.store.tokens),
+        access.proxy,
+    )

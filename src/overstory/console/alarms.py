@@ -183,18 +183,11 @@ def _provisional(
 def _changed(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
     """Yield steps and drifts; every metric is in one family of each run."""
     read = list(histories)
-    runs = [
-        find_changes(_present(history.comparison(history.newest - ago) for history in read))
-        for ago in reversed(range(RECENT))
-    ]
-    yield from steps(runs)
+    runs = [[history.comparison(history.newest - ago) for history in read] for ago in reversed(range(RECENT))]
+    yield from steps([find_changes([one for one in run if one is not None]) for run in runs])
     for is_new in (True, False):
-        own = (history for history in read if (history.drift_end == history.newest) is is_new)
-        yield from drifts(find_changes(_present(history.drift_comparison() for history in own)), is_new=is_new)
-
-
-def _present(comparisons: Iterable[Comparison | None]) -> list[Comparison]:
-    return [comparison for comparison in comparisons if comparison is not None]
+        own = [one.drift_comparison() for one in read if (one.drift_end == one.newest) is is_new]
+        yield from drifts(find_changes([one for one in own if one is not None]), is_new=is_new)
 
 
 def _of_metrics(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:

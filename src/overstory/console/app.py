@@ -7,12 +7,15 @@ import base64
 import hashlib
 import json
 import logging
+import os
 import re
+import socket
+import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from mimetypes import guess_type
@@ -29,14 +32,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from overstory.collector.store import StoreError
-from overstory.console.access import Gate, allows
+from overstory.console.access import Access, Gate, allows, check_exposure, make_gate
 from overstory.console.data import CandidateLists, ConsoleData
-from overstory.console.screens.comparison import ComparisonScreen
-from overstory.console.screens.health import HealthScreen
-from overstory.console.screens.overview import OverviewScreen
-from overstory.console.screens.period import PeriodScreen
-from overstory.console.screens.public import AboutScreen, PublicScreen, RegistryScreen
-from overstory.console.screens.series import SeriesScreen
+from overstory.console.screens.overview import HealthQuery, OverviewQuery, change_notes, show_board, show_health
+from overstory.console.screens.period import ComparisonQuery, PeriodQuery, show_comparison, show_period
+from overstory.console.screens.public import show_about, show_collected, show_registry
+from overstory.console.screens.series import SeriesQuery, show_series
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
 from overstory.presentation.document import Block, Field, Form, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import finite
@@ -44,7 +45,10 @@ from overstory.presentation.render_data import as_csv, as_json, as_parquet, for_
 from overstory.presentation.render_html import STYLE, accents, as_html, as_svg, escaped
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire import parse_digits
-from overstory.supervision.upkeep import Upkeep, full_pool, result_of
+from overstory.supervision.connection import BoundedConnection
+from overstory.supervision.listening import ConnectionLimits, Listening, ServingError
+from overstory.supervision.server import SupervisedServer, server_config
+from overstory.supervision.upkeep import Task, Upkeep, full_pool, result_of
 
 STATIC: Final = Path(__file__).parent / "static"
 
@@ -54,54 +58,9 @@ POLICY: Final = "default-src 'self'; base-uri 'none'; object-src 'none'; frame-a
 FORMS: Final = ("json", "csv", "parquet", "svg", "toml")
 
 
-def static_files() -> dict[str, bytes]:
-    """Return the style sheets, scripts and icons by their names."""
-    own = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in {".css", ".js", ".svg"}}
-    return {"page.css": STYLE.encode(), **own}
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a page is, and who reads it."""
-
-    path: str
-    query: str = ""  # what comes after the question mark
-    viewer: Viewer | None = None  # None: somebody who is not logged in
-    menu: tuple[tuple[str, str], ...] = ()  # the text and the address of each page that has one address
-    rests_on: tuple[tuple[str, str], ...] = ()  # names and texts at the page's foot
-    can_leave: bool = False  # there is a session to end
-    scripts: tuple[str, ...] = ("console.js",)
-
-    def address(self, form: str = "") -> str:
-        path = f"{download_path(self.path)}.{form}" if form else self.path
-        return f"{path}?{self.query}" if self.query else path
-
-
 def download_path(path: str) -> str:
     """Return what comes before the dot of a download's address: ``/m`` of ``/m/``, and ``/index`` of ``/``."""
     return path.rstrip("/") or "/index"
-
-
-def as_page(view: View, place: Place, files: Sequence[str]) -> str:
-    """Return a view as a page; `files` are the static files that there are."""
-    refresh = f'<meta http-equiv="refresh" content="{view.refresh}">\n' if view.refresh else ""
-    styles = "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in files if name.endswith(".css"))
-    scripts = "".join(f'<script src="/static/{name}" defer></script>\n' for name in place.scripts if name in files)
-    blocks = [block for block in view.blocks if _is_usable(block, place.viewer)]
-    if not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
-        blocks.insert(0, Heading(1, view.title))
-    current = next((text for text, address in place.menu if address == place.path), "")
-    public = "" if place.viewer else " public"
-    leave = [Form("Log out", (), "Log out", "/logout", "post")] if place.can_leave else []
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{refresh}'
-        f'<title>{escaped(view.title)} - Overstory</title>\n<link rel="icon" href="/static/icon.svg">\n'
-        f'{styles}{scripts}</head>\n<body class="console{public}">\n<a class="skip" href="#main">To the content</a>\n'
-        f"<header>{as_html([Links('Console', place.menu, current)])}{as_html(leave)}</header>\n"
-        f'<main id="main" tabindex="-1">\n{as_html(blocks)}</main>\n'
-        f"<footer>\n{as_html(list(_footer(view, place)))}</footer>\n</body>\n</html>\n"
-    )
 
 
 def _is_usable(block: Block, viewer: Viewer | None) -> bool:
@@ -110,13 +69,12 @@ def _is_usable(block: Block, viewer: Viewer | None) -> bool:
     return not is_change or (viewer is not None and allows(viewer, "analyst"))
 
 
-def _footer(view: View, place: Place) -> Iterator[Block]:
-    if place.rests_on:
-        yield KeyValues(place.rests_on)
+def _files_of(view: View, request: Request) -> Iterator[Block]:
+    """Yield links to the downloads of a page."""
     if view.status < 400 and (view.table or view.picture or view.facts):
         has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture, "toml": view.toml}
-        files = tuple((form.upper(), place.address(form)) for form in FORMS if has[form])
-        yield Links("The same as a file", files)
+        path, query = download_path(request.url.path), f"?{request.url.query}" if request.url.query else ""
+        yield Links("The same as a file", tuple((form.upper(), f"{path}.{form}{query}") for form in FORMS if has[form]))
 
 
 def error_view(status: int, title: str, detail: str, more: Sequence[Block] = ()) -> View:
@@ -124,15 +82,15 @@ def error_view(status: int, title: str, detail: str, more: Sequence[Block] = ())
     return View(title, (Heading(1, title), Notice(detail), *more), status=status)
 
 
-SCREENS: Final[tuple[Screen, ...]] = (
-    PublicScreen(),
-    AboutScreen(),
-    RegistryScreen(),
-    OverviewScreen(),
-    SeriesScreen(),
-    ComparisonScreen(),
-    PeriodScreen(),
-    HealthScreen(),
+SCREENS: Final = (
+    Screen("What is collected", "/", show_collected, viewer=None),
+    Screen("About a metric", "/about/{metric}", show_about, viewer=None),
+    Screen("Registry", "/registry", show_registry, viewer=None),
+    Screen("Board", "/m/", show_board, OverviewQuery),
+    Screen("Over time", "/m/{metric}", show_series, SeriesQuery),
+    Screen("Compare", "/m/{metric}/compare", show_comparison, ComparisonQuery),
+    Screen("Period", "/m/{metric}/{period}", show_period, PeriodQuery),
+    Screen("Health", "/health", show_health, HealthQuery, act=change_notes),
 )
 
 
@@ -321,7 +279,8 @@ class Console:
     def __init__(self, data: ConsoleData, gate: Gate, screens: Iterable[Screen] | None = None) -> None:
         self.data, self.gate = data, gate
         self.screens = SCREENS if screens is None else tuple(screens)
-        self.files = static_files()
+        own = (path for path in STATIC.iterdir() if path.suffix in {".css", ".js", ".svg"})
+        self.files = {"page.css": STYLE.encode(), **{path.name: path.read_bytes() for path in own}}
         self._threads = full_pool(THREADS, "console")
         self.upkeep = Upkeep(LOG)
         self._public_threads = full_pool(PUBLIC_THREADS, "console-public")
@@ -364,7 +323,8 @@ class Console:
             Route("/login", partial(log_in, self), methods=["GET", "POST"]),
             Route("/logout", partial(log_out, self), methods=["POST"]),
         ]
-        for screen in sorted(self.screens, key=_route_order):
+        # An address of words is before one in whose place any word fits.
+        for screen in sorted(self.screens, key=lambda screen: ["{" in part for part in screen.path.split("/")]):
             for form in FORMS:
                 address = f"{download_path(screen.path)}.{form}"
                 routes.append(Route(address, partial(self._show, screen, form)))
@@ -411,29 +371,41 @@ class Console:
         fields = await read_form(request)
 
         def act() -> str:
-            address = screen.act(self.data, fields, **request.path_params)
-            return address or address_of_form(screen, request.url.path, fields, self.data.lists)
+            if screen.act is not None:
+                return screen.act(self.data, fields)
+            return address_of_form(screen, request.url.path, fields, self.data.lists)
 
         return RedirectResponse(await self.in_thread(act), 303)
 
     def page(self, view: View, request: Request, viewer: Viewer | None, headers: dict[str, str]) -> Response:
-        has_session, registry = bool(self.gate.cookie.read(request)), self.data.registry
-        place = Place(
-            request.url.path,
-            request.url.query,
-            viewer,
-            self._menu(viewer),
-            (("Registry", f"{registry.version} (digest {registry.digest.hex()[:16]})"),),
-            can_leave=has_session and viewer is not None,
-            scripts=("login.js",) if request.url.path == "/login" or view.status == 401 else ("console.js",),
-        )
-        return Response(
-            as_page(view, place, tuple(self.files)), view.status, headers, media_type="text/html; charset=utf-8"
-        )
-
-    def _menu(self, viewer: Viewer | None) -> tuple[tuple[str, str], ...]:
+        """Return a view as a page for who reads it; None: somebody who is not logged in."""
+        path, registry = request.url.path, self.data.registry
+        refresh = f'<meta http-equiv="refresh" content="{view.refresh}">\n' if view.refresh else ""
+        names = (name for name in self.files if name.endswith(".css"))
+        styles = "".join(f'<link rel="stylesheet" href="/static/{name}">\n' for name in names)
+        script = "login.js" if path == "/login" or view.status == 401 else "console.js"
         shown = (screen for screen in self.screens if "{" not in screen.path)
-        return tuple((screen.name, screen.path) for screen in shown if screen.viewer is None or viewer is not None)
+        menu = tuple((screen.name, screen.path) for screen in shown if screen.viewer is None or viewer is not None)
+        current = next((name for name, address in menu if address == path), "")
+        can_leave = viewer is not None and self.gate.cookie.read(request)  # there is a session to end
+        leave = [Form("Log out", (), "Log out", "/logout", "post")] if can_leave else []
+        blocks = [block for block in view.blocks if _is_usable(block, viewer)]
+        if not any(isinstance(block, Heading) and block.level == 1 for block in blocks):
+            blocks.insert(0, Heading(1, view.title))
+        about = f"{registry.version} (digest {registry.digest.hex()[:16]})"
+        foot = as_html([KeyValues((("Registry", about),)), *_files_of(view, request)])
+        page = (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{refresh}'
+            f'<title>{escaped(view.title)} - Overstory</title>\n<link rel="icon" href="/static/icon.svg">\n'
+            f'{styles}<script src="/static/{script}" defer></script>\n</head>\n'
+            f'<body class="console{"" if viewer else " public"}">\n'
+            f'<a class="skip" href="#main">To the content</a>\n'
+            f"<header>{as_html([Links('Console', menu, current)])}{as_html(leave)}</header>\n"
+            f'<main id="main" tabindex="-1">\n{as_html(blocks)}</main>\n'
+            f"<footer>\n{foot}</footer>\n</body>\n</html>\n"
+        )
+        return Response(page, view.status, headers, media_type="text/html; charset=utf-8")
 
     def _error_response(self, request: Request, status: int, detail: str, viewer: Viewer | None) -> Response:
         title = TITLES.get(status) or HTTPStatus(status).phrase
@@ -485,11 +457,6 @@ def _sentence(detail: str) -> str:
     return f"{detail[:1].upper() if begins_with_word else detail[:1]}{detail[1:].rstrip('.')}."
 
 
-def _route_order(screen: Screen) -> tuple[bool, ...]:
-    """Return a key that puts an address of words before one in whose place any word fits."""
-    return tuple("{" in part for part in screen.path.split("/"))
-
-
 def _needed(screen: Screen, pairs: Sequence[tuple[str, str]]) -> Viewer | None:
     """Return who may open a screen at this address: another list of candidates is for analysts."""
     if screen.viewer == "viewer" and any(name in {"candidates", "list"} and value for name, value in pairs):
@@ -503,3 +470,60 @@ async def _send_with_headers(send: Send, message: Message) -> None:
         for name, value in ALWAYS.items():
             headers.setdefault(name, value)
     await send(message)
+
+
+def make_server(console: Console, listening: Listening, announce: Callable[[], object]) -> SupervisedServer:
+    """Return what serves a console and then calls `announce`."""
+    config = server_config(console, listening, BoundedConnection, lifespan="off", timeout_graceful_shutdown=2)
+    return SupervisedServer(config, LOG, announce)
+
+
+def serve(
+    data: ConsoleData,
+    listening: Listening,
+    access: Access,
+    announce: Callable[[str], None],
+    *,
+    open_link: Callable[[str], object] | None = None,
+) -> None:
+    """Serve until a signal."""
+    check_exposure(listening, access)
+    sys.setswitchinterval(0.0005)  # a page that reads the store often waits so long for one that computes
+    with listening.bind(ConnectionLimits().taking_seconds) as bound:
+        address = listening.address(bound)
+        gate = make_gate(data, listening, access, bound.getsockname()[1])
+
+        def announce_link() -> None:
+            announce(f"console on {address}/login#{gate.sessions.make_link('admin')}")
+            if open_link is not None:
+                open_link(f"{address}/login#{gate.sessions.make_link('admin')}")
+
+        console = Console(data, gate)
+        server = make_server(console, listening, announce_link)
+        sockets = [bound]
+        if access.proxy is not None and access.proxy.socket:
+            sockets.append(_unix_socket(Path(access.proxy.socket)))
+        console.upkeep.start([Task("store", 5.0, 30.0, needed=True, thread="store", work=data.store.tokens)])
+        try:
+            server.run(sockets)
+        finally:
+            asyncio.run(console.upkeep.stop(5.0))  # a store that hangs is not waited for
+            if access.proxy is not None and access.proxy.socket:
+                Path(access.proxy.socket).unlink(missing_ok=True)
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    """Return a socket at `path` that only this user and the path's group can open."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()  # of a console that was killed
+    bound = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o117)
+    try:
+        bound.bind(str(path))
+    except OSError as error:
+        bound.close()
+        raise ServingError(f"cannot listen on {path}: {error.strerror or error}") from error
+    finally:
+        os.umask(before)
+    return bound

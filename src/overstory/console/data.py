@@ -1,27 +1,372 @@
-"""What the screens read: a registry, a store, the time, and estimates of closed and running periods."""
+"""What the screens read: a registry, a store, the time, and estimates: from a cache, computed at once, or by a process.
+
+However many pages ask for an estimate, it is decoded once. A page waits two seconds; the work goes on without it, and
+its next request finds what was done. Decoding here would share the interpreter's lock with the pages.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from overstory.console.estimates import BoundedCache, Estimates, WorkerError
 from overstory.console.view import ScreenError
 from overstory.presentation.formats import date_words
-from overstory.protocol.errors import ParameterError
+from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.sampling import context
 from overstory.queries.counts import PeriodCounts, read_store
+from overstory.queries.estimates import EstimateSeries, estimate_counts, read_estimates
 from overstory.queries.readings import PLAIN, Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
+    from overstory.analysis.estimate import Estimate
+    from overstory.analysis.reports import SupportCounts
     from overstory.collector.store import Store
     from overstory.protocol.metrics import Metric, MetricRegistry
-    from overstory.queries.estimates import EstimateSeries
+
+
+MOST_BYTES: Final = 64 << 20
+
+
+def shared_digest(metric: Metric, options: EstimateOptions, names: Sequence[str]) -> bytes:
+    """Return the hash of what the estimates of a series share: its list may have 100,000 strings."""
+    rest = repr(replace(options, candidates=None))  # the list of candidates is in `names`
+    shared = context(metric.digest.hex(), rest, *map(str, names))
+    return hashlib.blake2b(shared, digest_size=16).digest()
+
+
+class BoundedCache:
+    """Estimates, or whatever else, by key; past a number of bytes the least recently used ones are dropped."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self._most, self.size = most_bytes, 0
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._entries
+
+    def get(self, key: Hashable) -> Any:
+        with self._lock:
+            if key not in self._entries:
+                return None
+            self._entries.move_to_end(key)
+            return self._entries[key][0]
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
+        """Add a value that counts as so many bytes; one that is larger than the cache is not added."""
+        with self._lock:
+            if num_bytes > self._most:
+                return
+            if key not in self._entries:
+                self._entries[key] = value, num_bytes
+                self.size += num_bytes
+            self._entries.move_to_end(key)
+            while self.size > self._most:
+                _, (_, dropped) = self._entries.popitem(last=False)
+                self.size -= dropped
+
+
+MOST_ANSWERS: Final = 5_000_000  # answers that a page searches; they go to the process through memory
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What an estimate or a reading is computed from; `key` is equal where all of it is."""
+
+    key: bytes
+    work: Callable[[], Callable[[], Any]]  # makes what the process calls
+    values: Sequence[str] | None = None  # the list that the estimates of a series share in memory
+
+
+def read_counted(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
+    """Return a reading, without the reports that it was searched in."""
+    from overstory.queries.readings import read
+
+    reading: Any = read(counted, kind, options)
+    if counted.reports is not None:
+        reading = replace(reading, counted=replace(counted, reports=None))
+    return reading  # type: ignore[no-any-return]
+
+
+def _reading_work(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> partial[Reading]:
+    """Return what the process does; ParameterError when a search has too many answers for a page."""
+    reports = None
+    if counted.metric.reading == "search" and counted.reports is not None:
+        if counted.num_reports > MOST_ANSWERS:
+            raise ParameterError(
+                f"{counted.num_reports:,} answers are too many for a page, which searches {MOST_ANSWERS:,}; run: "
+                f"overstory decode --registry FILE --store URL --metric {counted.metric.id}"
+            )
+        reports = partial(iter, tuple(counted.reports()))
+    return partial(read_counted, replace(counted, reports=reports), kind, options)
+
+
+def counts_key(shared: bytes, about: float, counts: SupportCounts) -> bytes:
+    """Return the key of what is computed from counts, what is hashed already, and a number about them."""
+    own = hashlib.blake2b(shared, digest_size=16)
+    own.update(f"{about!r} {counts.ones.shape}".encode())
+    own.update(counts.totals.tobytes())
+    own.update(counts.ones.tobytes())
+    return own.digest()
+
+
+def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Task:
+    """Return the task of a reading."""
+    metric = counted.metric
+    about = counted.first, counted.last, counted.others, counted.group, counted.released
+    rest = repr((kind, options, *about))
+    key = context(metric.digest.hex(), rest, *map(str, metric.labels or ()))
+    for period in counted.periods:
+        key = counts_key(key, period, counted.counts[period])
+    return Task(key, partial(_reading_work, counted, kind, options))
+
+
+NICE: Final = 5  # how much the process lets others go first: a collector on the same machine is more important
+
+
+STARTING: Final = 60.0  # seconds in which the process has started, or never does
+SLACK: Final = 5.0  # seconds after the time limit of an estimate at which a process that does not end is killed
+
+
+class WorkerError(OverstoryError):
+    """An estimate that the process could not give: it took too long, or the process died of it."""
+
+
+class Worker:
+    """The process that decodes, one estimate after the other; one thread uses it.
+
+    It is started when it is first needed, ends itself when an estimate takes too long, or the console was killed, and
+    is started again.
+    """
+
+    def __init__(self, seconds: float = 60.0) -> None:
+        self._seconds = seconds  # the time limit of an estimate
+        self._pool: ProcessPoolExecutor | None = None
+        self.pid: int | None = None
+        self._closed = False
+        self._starting = threading.Lock()
+
+    def estimate(self, task: Task) -> tuple[Any, int]:
+        """Return an estimate, or a reading, and its pickled size; WorkerError when it takes too long or dies twice."""
+        work = task.work()
+        for attempt in range(2):
+            began = time.monotonic()
+            try:
+                pool, began = self._started(), time.monotonic()
+                # The process ends itself in time; the rest is for one that was stopped, and cannot.
+                answer = pool.submit(_answer, work, self._seconds).result(self._seconds + SLACK)
+            except (BrokenProcessPool, TimeoutError) as error:
+                self.stop()
+                if time.monotonic() - began >= self._seconds:
+                    words = f"decoding took longer than {self._seconds:g} seconds and was stopped"
+                    raise WorkerError(words) from error
+                if attempt or self._closed:
+                    raise WorkerError("the process that decodes ended without a word: is memory short?") from error
+                continue
+            result = pickle.loads(answer)  # noqa: S301 - our own process wrote it
+            if isinstance(result, Exception):
+                raise result
+            return result, len(answer)
+        raise AssertionError(task)
+
+    def _started(self) -> ProcessPoolExecutor:
+        with self._starting:
+            if self._closed:
+                raise WorkerError("the console ends")
+            if self._pool is None:
+                # A fork may stop at a lock that a thread held.
+                self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin)
+                self.pid = self._pool.submit(os.getpid).result(STARTING)
+            return self._pool
+
+    def stop(self) -> None:
+        pool, pid, self._pool, self.pid = self._pool, self.pid, None, None
+        for process in multiprocessing.active_children():
+            if process.pid == pid:
+                process.kill()
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        with self._starting:
+            self._closed = True
+        self.stop()
+
+
+def _begin() -> None:
+    """Prepare the process: it ends with the console, also when that is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Control-C is for the console, which then ends this process
+    os.nice(NICE)
+    threading.Thread(target=_end_with_the_console, daemon=True).start()
+
+
+def _end_with_the_console() -> None:
+    console = multiprocessing.parent_process()
+    assert console is not None
+    console.join()
+    os._exit(0)
+
+
+def _answer(work: Callable[[], object], seconds: float) -> bytes:
+    """Return what a task gives, or the error; SIGALRM ends the process when that takes too long."""
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    result: object
+    try:
+        result = work()
+    except ParameterError as error:
+        result = ParameterError(str(error))
+    except Exception as error:  # noqa: BLE001 - one estimate fails, and its page says so
+        result = WorkerError(f"decoding failed: {type(error).__name__}: {error}")
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+
+
+MOST_CANDIDATES: Final = 100_000
+PATIENCE: Final = 2.0  # seconds for which a page waits
+MOST_WAITING: Final = 2_000  # estimates that may wait to be decoded; a page that would make it more is refused
+SECONDS: Final = 60.0  # the time limit of one estimate
+FORGIVEN: Final = 300.0  # seconds for which an estimate that failed is not tried again
+
+
+class Estimates:
+    """Estimates of counts, each computed once; a reader waits `patience` seconds, None: until all is decoded."""
+
+    def __init__(self, patience: float | None = PATIENCE, worker: Worker | None = None) -> None:
+        self.patience, self.cache = patience, BoundedCache()
+        self.worker = worker or Worker(SECONDS)
+        self.decoded = 0
+        """How many estimates the process was asked for."""
+        self._futures: dict[bytes, Future[Any]] = {}  # that wait, or have failed
+        self._failed: dict[bytes, float] = {}  # since when
+        self._lock = threading.Lock()
+        self._queue = ThreadPoolExecutor(1, "decoding")
+
+    def read_all(
+        self, several: Sequence[PeriodCounts], reading: Aggregation, options: EstimateOptions
+    ) -> list[EstimateSeries]:
+        """Return estimates; ScreenError 202: not all are ready, 503: too much waits; or WorkerError."""
+        ready, missing = dict[bytes, "Estimate"](), dict[bytes, Task]()
+        digests: dict[int, bytes] = {}  # by metric: each is one object in `several`
+
+        def look_up(
+            metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
+        ) -> Estimate:
+            _check_candidates(metric, names)
+            if id(metric) not in digests:
+                digests[id(metric)] = shared_digest(metric, options, names)
+            key = counts_key(digests[id(metric)], per_device, counts)
+            work = partial(estimate_counts, metric, counts, per_device, options, names)
+            estimate = ready.get(key) or self.cache.get(key)
+            if estimate is None and _is_slow(metric, options):
+                missing[key] = Task(key, lambda: work, names)
+                return _nothing()
+            if estimate is None:
+                estimate = work()
+                self.cache.put(key, estimate, len(pickle.dumps(estimate)))
+            ready[key] = estimate
+            return estimate
+
+        series = [read_estimates(counted, reading, options, estimator=look_up) for counted in several]
+        if missing:
+            ready |= self._decode(missing)
+            series = [read_estimates(counted, reading, options, estimator=look_up) for counted in several]
+        return series
+
+    def read_reading(self, counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
+        task = reading_task(counted, kind, options)
+        reading: Reading | None = self.cache.get(task.key)
+        return self._decode({task.key: task})[task.key] if reading is None else reading
+
+    def _decode(self, tasks: Mapping[bytes, Task]) -> dict[bytes, Any]:
+        ready, futures = self._enqueue(tasks)
+        wait(futures.values(), self.patience)
+        ready |= {key: future.result() for key, future in futures.items() if future.done()}
+        if len(ready) < len(tasks):
+            raise ScreenError(202, f"decoding: {len(ready):,} of {len(tasks):,} estimates are ready", refresh=1)
+        return ready
+
+    def _enqueue(self, tasks: Mapping[bytes, Task]) -> tuple[dict[bytes, Any], dict[bytes, Future[Any]]]:
+        """Return what was decoded since the reader looked, and what each other task will give, or has failed with."""
+        with self._lock:
+            self._forgive()
+            found = {key: self.cache.get(key) for key in tasks.keys() - self._futures.keys()}
+            ready = {key: estimate for key, estimate in found.items() if estimate is not None}
+            waiting = len(self._futures) - len(self._failed)
+            if waiting + len(found) - len(ready) > MOST_WAITING:
+                raise ScreenError(
+                    503,
+                    f"{len(found) - len(ready):,} estimates would have to be decoded, and {waiting:,} wait already: "
+                    "show fewer periods, or ask again in a minute",
+                )
+            for key in tasks:
+                if key in found and key not in ready:
+                    self._futures[key] = self._queue.submit(self._estimate, tasks[key])
+            return ready, {key: self._futures[key] for key in tasks.keys() - ready.keys()}
+
+    def _forgive(self) -> None:
+        """Forget what failed long ago, and the oldest of too many."""
+        now = time.monotonic()
+        for key, since in list(self._failed.items()):
+            if now - since >= FORGIVEN or len(self._failed) > MOST_WAITING:
+                del self._failed[key], self._futures[key]
+
+    def _estimate(self, task: Task) -> Any:
+        """Decode a task; whatever goes wrong is the answer of those that wait, and the next one is decoded."""
+        self.decoded += 1
+        try:
+            estimate, size = self.worker.estimate(task)
+        except Exception as error:
+            with self._lock:
+                self._failed[task.key] = time.monotonic()
+            if isinstance(error, ParameterError | WorkerError):
+                raise
+            raise WorkerError(f"decoding failed: {type(error).__name__}: {error}") from None
+        # Every estimate of a list shares one list of its values.
+        estimate = estimate if task.values is None else replace(estimate, values=task.values)
+        with self._lock:
+            self.cache.put(task.key, estimate, size)
+            self._futures.pop(task.key, None)
+        return estimate
+
+    def close(self) -> None:
+        self._queue.shutdown(wait=False, cancel_futures=True)
+        self.worker.close()
+
+
+def _is_slow(metric: Metric, options: EstimateOptions) -> bool:
+    """Whether an estimate is a fit or has further steps; a closed form takes less than a message to a process."""
+    encoding = metric.oracle.encoding
+    return encoding.decoded or encoding.uneven or bool(options.steps)
+
+
+def _check_candidates(metric: Metric, names: Sequence[str]) -> None:
+    if len(names) > MOST_CANDIDATES and metric.oracle.encoding.decoded:
+        raise ParameterError(
+            f"{len(names):,} candidates are too many for a page, which takes {MOST_CANDIDATES:,}; run: "
+            f"overstory decode --registry FILE --store URL --metric {metric.id} --candidates FILE"
+        )
+
+
+def _nothing() -> Estimate:
+    """Return what stands for an estimate until it is decoded; nobody sees it."""
+    from overstory.analysis.estimate import Estimate
+
+    return Estimate(values=(), counts=(), raw_counts=(), standard_errors=(), num_reports=0)  # type: ignore[arg-type]
 
 
 PeriodState = Literal["running", "settling", "final"]

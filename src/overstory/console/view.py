@@ -5,10 +5,9 @@ A view is made once and shown in five forms: the page, and the downloads of the 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -35,7 +34,6 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
     def address(self, path: str, **changes: Any) -> str:
-        """Return the address of the same screen with other values; those that are the default are left out."""
         chosen = type(self)(**{**self.model_dump(), **changes}).model_dump(exclude_defaults=True, by_alias=True)
         query = urlencode({name: _text(value) for name, value in chosen.items()}, doseq=True)
         return f"{path}?{query}" if query else path
@@ -91,18 +89,14 @@ class View:
     refresh: int = 0  # seconds after which the page asks again by itself; 0: never
 
 
-class Screen(ABC):
-    """One screen of the console; `screens.registry` lists them all."""
+@dataclass(frozen=True)
+class Screen:
+    """One screen of the console; `app.SCREENS` lists them all."""
 
-    name: ClassVar[str]  # what links to it say
-    path: ClassVar[str]  # its address, as Starlette writes patterns: /m/{metric}/compare
-    viewer: ClassVar[Viewer | None] = "viewer"  # who may open it; None: anybody
-    query: ClassVar[type[Query]] = Query
-
-    @abstractmethod
-    def view(self, data: ConsoleData, query: Any, **path: str) -> View:
-        """Return what it shows, for a query of `query` and the parts of its address."""
-
-    def act(self, data: ConsoleData, fields: Mapping[str, str], **path: str) -> str | None:  # noqa: ARG002
-        """Do what a posted form asks and return the address that shows it; None: its fields are the screen's query."""
-        return None
+    name: str  # what links to it say
+    path: str  # its address, as Starlette writes patterns: /m/{metric}/compare
+    view: Callable[..., View]  # takes the data, a query of `query`, and by name the parts of its address
+    query: type[Query] = Query
+    viewer: Viewer | None = "viewer"  # who may open it; None: anybody
+    act: Callable[[ConsoleData, Mapping[str, str]], str] | None = None
+    """Does what a posted form asks and returns the address that shows it; without it a form's fields are the query."""

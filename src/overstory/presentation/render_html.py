@@ -80,16 +80,16 @@ def _control(field: Field) -> str:
     name, value = f'name="{escaped(field.name)}"', f'value="{escaped(field.value)}"'
     match field.kind:
         case "choice":
-            return f"<select {name}>{''.join(_option(*choice, field.value) for choice in field.choices)}</select>"
+            options = (
+                f'<option value="{escaped(choice)}"{" selected" * (choice == field.value)}>{escaped(text)}</option>'
+                for choice, text in field.choices
+            )
+            return f"<select {name}>{''.join(options)}</select>"
         case "lines":  # HTML leaves out a line end that follows the tag
             return f'<textarea {name} rows="6">\n{escaped_lines(field.value)}</textarea>'
         case "file":
             return f'<input type="file" {name}>'
     return f'<input type="{field.kind}" {name} {value}{_limits(field)}>'
-
-
-def _option(value: str, text: str, chosen: str) -> str:
-    return f'<option value="{escaped(value)}"{" selected" if value == chosen else ""}>{escaped(text)}</option>'
 
 
 def _limits(field: Field) -> str:
@@ -144,16 +144,15 @@ def _parts(blocks: Sequence[Block]) -> Iterator[str]:
         if isinstance(block, Heading) and block.level == 2:
             yield f'{"</section>" if open_section else ""}\n<section aria-labelledby="{_anchor(block, i)}">\n'
             open_section = True
-        yield (_heading(block, i) if isinstance(block, Heading) else _html(block)) + "\n"
+        if isinstance(block, Heading):
+            yield f'<h{block.level} id="{_anchor(block, i)}">{escaped(block.text)}</h{block.level}>\n'
+        else:
+            yield f"{_html(block)}\n"
     yield "</section>\n" if open_section else ""
 
 
 def _anchor(heading: Heading, number: int) -> str:
     return escape(heading.anchor) or f"h{number}"
-
-
-def _heading(heading: Heading, number: int) -> str:
-    return f'<h{heading.level} id="{_anchor(heading, number)}">{escaped(heading.text)}</h{heading.level}>'
 
 
 def _html(block: Block) -> str:
@@ -211,7 +210,11 @@ def _folding(block: Table | Folded) -> str:
 
 def as_table(table: Table) -> str:
     """Return a table that scrolls by itself, and that a keyboard can scroll; the first cell of each row names it."""
-    head = "".join(map(_head_cell, table.columns))
+    # A header without words would name nothing.
+    head = "".join(
+        f'<th scope="col"{_class(_side(column))}>{escaped(column.title)}</th>' if column.title else "<td></td>"
+        for column in table.columns
+    )
     body = "".join(
         f"<tr{_class('faint' if number in table.faint else '')}>{''.join(_cells(table.columns, row))}</tr>\n"
         for number, row in enumerate(table.rows)
@@ -223,13 +226,6 @@ def as_table(table: Table) -> str:
         f"{f'<caption>{caption}</caption>' if caption else ''}\n<thead><tr>{head}</tr></thead>\n"
         f"<tbody>\n{body}</tbody>\n</table></div>"
     )
-
-
-def _head_cell(column: Column) -> str:
-    """Return what stands above a column: a header without words would name nothing."""
-    if not column.title:
-        return "<td></td>"
-    return f'<th scope="col"{_class(_side(column))}>{escaped(column.title)}</th>'
 
 
 def _cells(columns: Sequence[Column], row: Row) -> Iterator[str]:

@@ -46,7 +46,6 @@ class Result(ABC):
         return []
 
     def csv_lines(self) -> Iterable[str]:
-        """Return a header and a line per estimate."""
         return as_csv(self.as_table())
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.presentation.document import Block, Column, Figure, Heading, Paragraph, Row, Table
 from overstory.presentation.render_data import as_arrow, as_csv
+from overstory.presentation.render_markup import as_latex, as_markdown
 from overstory.presentation.render_text import UNFOLDED, as_text
 
 if TYPE_CHECKING:
@@ -30,12 +31,8 @@ ENDINGS: Final[dict[str, TableForm]] = {".csv": "csv", ".md": "markdown", ".tex"
 def in_form(blocks: Iterable[Block], form: TableForm) -> str:
     """Return blocks as text or Markdown, or their tables as LaTeX or CSV."""
     if form == "markdown":
-        from overstory.presentation.render_markdown import as_markdown
-
         return as_markdown(blocks)
     if form == "latex":
-        from overstory.presentation.render_latex import as_latex
-
         return as_latex(blocks)
     if form == "csv":
         return "\n".join("".join(as_csv(block)) for block in blocks if isinstance(block, Table))

@@ -108,7 +108,6 @@ class Moment:
 
     @property
     def time(self) -> float:
-        """When the devices record: as the period begins."""
         return float(self.metric.period.start(self.period))
 
 
@@ -207,7 +206,6 @@ class Fleet:
         return self._covered[metric.id]
 
     def clock(self) -> float:
-        """Return the devices' time, in unix seconds."""
         return self._now
 
     def _live(self, values: Sequence[Sequence[Any]], when: Sequence[Moment], advance: Callable[[int], object]) -> None:
@@ -410,7 +408,6 @@ class Holders:
         self.truth: list[Counter[str]] = [Counter() for _ in when]
 
     def devices(self, count: int) -> Iterator[list[Any]]:
-        """Yield each device's values, one for each moment."""
         for _ in range(count):
             held: dict[str, int] = {}
             values = []

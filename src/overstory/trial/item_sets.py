@@ -158,7 +158,6 @@ class SetTrial(CountTrial):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know before trusting the numbers."""
         return tuple(self._notes())
 
     def _notes(self) -> Iterator[str]:
@@ -178,7 +177,6 @@ class SetTrial(CountTrial):
         yield from self.estimate.notes
 
     def sentences(self) -> list[str]:
-        """Return how near it came to the truth."""
         size = self.estimate.mean_size
         low, high = size.interval()
         mean = f"{size.mean:.2f} on average, 95% interval {low:.2f} to {high:.2f}; truth {self.true_size:.2f}"

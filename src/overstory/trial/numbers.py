@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal, get_args
 
@@ -55,7 +55,6 @@ class Numbers:
 
     @classmethod
     def of(cls, every: F64, **about: Any) -> Numbers:
-        """Return the finite ones of a column."""
         finite = every[np.isfinite(every)]
         return cls(finite, every.size - finite.size, **about)
 
@@ -110,7 +109,6 @@ class NumberTrial(Trial):
         return sum(holds(row, true) for row, true in zip(self.estimate.quantities, self.truth, strict=True))
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield each estimate with the truth."""
         for row, true in zip(self.estimate.quantities, self.truth, strict=True):
             yield {**row.to_json(), "truth": true, "holds": holds(row, true)}
 
@@ -125,7 +123,6 @@ class NumberTrial(Trial):
         }
 
     def tables(self, *, everything: bool) -> Iterator[Block]:  # noqa: ARG002 - a few rows
-        """Yield the estimates."""
         rows = []
         for row in self.rows():
             form = percent if row["kind"] == "share" else significant
@@ -136,11 +133,9 @@ class NumberTrial(Trial):
         yield Table("", SHOWN, rows)
 
     def sentences(self) -> list[str]:
-        """Return how near it came to the truth."""
         return [f"{self.held} of {len(self.truth)} intervals of 95% hold the truth"]
 
     def plot(self) -> Picture:
-        """Return a picture of the shares of ranges, or of the mean, with 95% intervals and the truth."""
         drawn = [
             (row, true) for row, true in zip(self.estimate.quantities, self.truth, strict=True) if row.kind == "share"
         ]
@@ -215,15 +210,19 @@ def collect_numbers(
     else:
         low, high, chosen = minimum, maximum, []
     domain = Interval(low, high)
-    built, drawn = mechanism_for(learned, oracle, epsilon, domain), generator(rng)
+    built: Any = mechanism_for(learned, oracle, epsilon, domain)
+    drawn = generator(rng)
     shown: Any = Bins(domain.minimum, domain.maximum, RANGE_BINS) if learned == "ranges" else domain
-    draw: Callable[..., ReportBatch] = _draw_ranges if learned == "ranges" else _draw_numbers
 
     def batches() -> Iterator[ReportBatch]:
         for start in range(0, numbers.size, CHUNK):
-            batch = draw(built, shown, numbers[start : start + CHUNK], drawn)
-            yield batch
-            advance(len(batch))
+            some = numbers[start : start + CHUNK]
+            if learned == "ranges":
+                yield SimulatedDevices.holding(built, range(shown.count), symbols(shown, some), drawn).report()
+            else:
+                bits = simulate_payloads(built, some, drawn).astype(np.uint64).reshape(-1, 1)
+                yield ReportBatch(np.zeros(some.size, np.uint16), bits, built.payload_bits, 1)
+            advance(some.size)
 
     counts = count_here(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
@@ -235,15 +234,6 @@ def collect_numbers(
     estimate = estimate_numbers(built, shown, counts)
     truth = tuple(_truth(row, np.clip(numbers, domain.minimum, domain.maximum), domain) for row in estimate.quantities)
     return NumberTrial(held.name, built, estimate, truth, held.missing, (*notes, *estimate.notes))
-
-
-def _draw_ranges(built: Kind, shown: Bins, numbers: F64, rng: np.random.Generator) -> ReportBatch:
-    return SimulatedDevices.holding(built, range(shown.count), symbols(shown, numbers), rng).report()
-
-
-def _draw_numbers(built: Any, _: Interval, numbers: F64, rng: np.random.Generator) -> ReportBatch:
-    bits = simulate_payloads(built, numbers, rng).astype(np.uint64).reshape(-1, 1)
-    return ReportBatch(np.zeros(numbers.size, np.uint16), bits, built.payload_bits, 1)
 
 
 def _truth(row: Quantity, numbers: F64, domain: Interval) -> float:

@@ -16,8 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-import numpy as np
-
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.client.upload.http import Request, endpoint, http_transport, parse_object
 from overstory.collector.store import open_store
@@ -32,11 +30,10 @@ from overstory.files.rappor import (
 )
 from overstory.planning import plan_from_parameters
 from overstory.privacy.registry.page import metric_page
-from overstory.protocol.errors import OverstoryError, ParameterError
+from overstory.protocol.errors import OverstoryError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
-from overstory.trial.covid import ATTRIBUTION, CONFIRMED
 from overstory.trial.population import Population
 from overstory.trial.run import Advance, TrialBudget
 from overstory.trial.values import Subject, ValueTrial, collect
@@ -63,7 +60,6 @@ class CollectorService:
         return self
 
     def post(self, metric: str, period: int, reports: bytes) -> int:
-        """Send one packed batch; return how many reports the collector has committed."""
         body = encode_upload(Upload(secrets.token_bytes(ID_BYTES), metric, period, reports))
         answer = http_transport({})(Request(self._endpoint, body, MEDIA_TYPE, timeout=PATIENCE))
         if answer.status is None:
@@ -78,7 +74,6 @@ class CollectorService:
         return endpoint(self.url())
 
     def url(self) -> str:
-        """Wait until the collector says where it listens, and return that."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if READY in line:
@@ -167,18 +162,6 @@ FOREST: Final = (
     "saw a true one."
 )
 SENT: Final = "over HTTP to a collector on SQLite, each batch committed before it was acknowledged"
-
-
-def draw_population(most: int, num_reports: int, rng: np.random.Generator) -> Population:
-    """Draw respondents with replacement from the true distribution over the states with the most cases."""
-    if not 2 <= most <= len(CONFIRMED):
-        raise ParameterError(f"--states {most}: give a number from 2 to {len(CONFIRMED)}")
-    if num_reports < 1:
-        raise ParameterError(f"--reports {num_reports}: give at least 1")
-    states = sorted(CONFIRMED, key=lambda state: -CONFIRMED[state])[:most]
-    cases = np.array([CONFIRMED[state] for state in states], dtype=np.float64)
-    note = f"respondents are drawn from the {most} states and territories with the most cases ({ATTRIBUTION})"
-    return Population(tuple(states), rng.multinomial(num_reports, cases / cases.sum()), is_drawn=True, notes=(note,))
 
 
 def demonstrate(

@@ -174,7 +174,6 @@ class TableTrial(Trial):
         return np.asarray(self.pairs.counts / len(self.pairs))
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a dictionary per pair: `ROW`, and the truth."""
         shares = self.pairs.counts / np.maximum(self.pairs.counts.sum(axis=1, keepdims=True), 1)
         for row, true, share in zip(self.summary.rows(), self.truth.ravel(), shares.ravel(), strict=True):
             yield {**row, "true_share": float(true), "true_share_in_row": float(share)}
@@ -202,13 +201,11 @@ class TableTrial(Trial):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know before trusting the numbers."""
         missing, what = self.pairs.missing, "no value in one of the columns"
         absent = [absent_note(missing, missing + len(self.pairs), what)] if missing else []
         return (*self.pairs.notes, *absent, *self.summary.table.notes)
 
     def sentences(self) -> list[str]:
-        """Return how near it came to the truth."""
         low, high = self.summary.table.interval(self.summary.level)
         inside = int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
         same = " (of the values that are not left out)" if self.summary.v and any(self.summary.v.left_out) else ""
@@ -218,11 +215,9 @@ class TableTrial(Trial):
         ]
 
     def tables(self, *, everything: bool) -> Iterator[Block]:
-        """Yield the summary."""
         yield from self.summary.blocks(everything=everything)
 
     def plot(self) -> Picture:
-        """Return the table as a picture."""
         from overstory.analysis.association.summary import table_picture
 
         return table_picture("table", self.summary)

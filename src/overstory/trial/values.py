@@ -1,4 +1,4 @@
-"""A trial of values that are counted one by one, in numbers and plain words: what terminal, page and JSON show."""
+"""A trial of values that are counted one by one: of a file's column or, as a survey, of one in Python."""
 
 from __future__ import annotations
 
@@ -6,25 +6,49 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Final, TextIO
+from typing import Any, Final, Literal, TextIO, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.comparison import Choice, recommend
 from overstory.analysis.estimate import Estimate, converted
+from overstory.analysis.kinds.base import Rng
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess import Processed, postprocess
 from overstory.analysis.reports import SupportCounts
-from overstory.analysis.tables.output import estimate_picture, not_detected, share_interval, write_csv
+from overstory.analysis.tables.columns import PERIODS, Label, coded, labels_from, read_column, read_numbers
+from overstory.analysis.tables.output import (
+    estimate_picture,
+    label_text,
+    not_detected,
+    share_interval,
+    unlike,
+    write_csv,
+)
+from overstory.files.recognition import look_alikes
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import Block, Heading, Lines, Paragraph, Table
 from overstory.presentation.document import Column as TableColumn
 from overstory.presentation.formats import epsilon_text, finite, if_detected, p_value, percent, thousands
 from overstory.presentation.svg import Picture
+from overstory.protocol.domains.numbers import Bins
+from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.registry import mechanism
-from overstory.trial.population import I64, Column, Population
+from overstory.trial.population import (
+    ANOTHER,
+    I64,
+    MANY_NUMBERS,
+    MOST_VALUES,
+    OF_COLUMN,
+    ONE_SPELLING,
+    Column,
+    Population,
+    absent_note,
+    round_bins,
+    symbols,
+)
 from overstory.trial.run import (
     CHUNK,
     Advance,
@@ -32,6 +56,7 @@ from overstory.trial.run import (
     Trial,
     TrialBudget,
     count_here,
+    seed_of,
     send,
 )
 
@@ -196,7 +221,10 @@ class CountTrial(Trial):
         share = TableColumn("share", text=if_detected(percent), keys=("frequency", "detected"))
         first = TableColumn("value", self.thing, is_left=True)
         columns = (first, share, share_interval(), TableColumn("true_frequency", "truth", percent))
-        yield Table("", (*columns, *(EVERY if everything else (_bars(most),))), shown, not_detected(shown))
+        bar = TableColumn(
+            "bar", "", lambda share, found: "█" * round(BAR * share / most) if found else "", share.keys, is_left=True
+        )
+        yield Table("", (*columns, *(EVERY if everything else (bar,))), shown, not_detected(shown))
         if len(rows) > len(shown):
             yield Paragraph(f"... and {len(rows) - len(shown):,} more")
 
@@ -243,12 +271,10 @@ class ValueTrial(CountTrial):
 
     @cached_property
     def advice(self) -> Advice:
-        """What would be learned at its budget."""
         return advise(self)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader must know before trusting the numbers."""
         epsilon = self.kind.epsilon_report
         weak = [f"at epsilon {epsilon_text(epsilon)} {NOTHING_HIDDEN}"] if epsilon > WEAK else []
         return (*self.people.notes, *weak, *self.estimate.notes)
@@ -259,7 +285,6 @@ class ValueTrial(CountTrial):
 
     @property
     def lead(self) -> str:
-        """What the page begins with."""
         return self.subject.lead or HERE
 
     @property
@@ -281,18 +306,15 @@ class ValueTrial(CountTrial):
             yield self.advice.table()
 
     def blocks(self) -> Iterator[Block]:
-        """Yield what the terminal shows."""
         yield from super().blocks()
         yield Lines(self.lead)
 
     @property
     def more_reports(self) -> tuple[str, str]:
-        """What the reports of a year tell, where there is a year."""
         return ("a year", self.subject.privacy) if self.subject.privacy else super().more_reports
 
     @property
     def privacy(self) -> str:
-        """What the reports of a device reveal, in plain words."""
         return self.subject.privacy or super().privacy
 
     def facts(self) -> dict[str, Any]:
@@ -313,7 +335,6 @@ class ValueTrial(CountTrial):
         }
 
     def sentences(self) -> list[str]:
-        """Say in a few sentences what was learned, and from which share on."""
         detected, held = int(np.count_nonzero(self.estimate.detected())), np.count_nonzero(self.people.counts)
         learned = f"{detected:,} of {held:,} {self.subject.value}s that somebody has, at a false discovery rate of"
         error = f"shares are off by {_points(self.rmse)} percentage points, root mean square"
@@ -332,15 +353,6 @@ EVERY: Final = (
     TableColumn("truth", "true count", thousands),
     TableColumn("q_value", "q-value", p_value),
 )
-
-
-def _bars(most: float) -> TableColumn:
-    """Return a column of bars, the longest for a share of `most`."""
-
-    def bar(share: float, is_shown: bool) -> str:  # noqa: FBT001 - it is the format of a column
-        return "█" * round(BAR * share / most) if is_shown else ""
-
-    return TableColumn("bar", "", bar, ("frequency", "detected"), is_left=True)
 
 
 def _thresholds(used: AtOracle) -> str:
@@ -407,3 +419,180 @@ def _estimate(people: Population, budget: TrialBudget, oracle: FrequencyOracle, 
     in_rows = {name: getattr(estimate, name) / each for name in ("counts", "raw_counts", "standard_errors")}
     about = {"num_reports": len(people), "reports_per_device": 1.0, "joint_errors": None}
     return converted(Estimate, estimate, **in_rows, **about)
+
+
+Missing = Literal["value", "drop"]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
+class Survey(Processed):
+    """What a survey of a column learns: an estimate whose values are the column's own.
+
+    Attributes
+    ----------
+    steps : tuple of str
+        The post-processing steps that made `counts` of `raw_counts`, in order.
+    oracle : FrequencyOracle
+        What every row randomized with.
+    in_order : bool
+        Whether the values keep their own order, as bins, dates and ordered categories do.
+    """
+
+    oracle: FrequencyOracle
+    in_order: bool = False
+
+    def order(self) -> NDArray[np.intp]:
+        """Return the values' indices: bins, dates and ordered categories in their order, others most frequent first."""
+        return np.arange(len(self)) if self.in_order else super().order()
+
+    def _headline(self) -> str:
+        return f"{super()._headline()}, {self.oracle.name}, epsilon {epsilon_text(self.oracle.epsilon_report)}"
+
+    def summary(self) -> dict[str, Any]:
+        used = {"oracle": self.oracle.name, "epsilon_report": self.oracle.epsilon_report}
+        return {**super().summary(), **used}
+
+
+def survey(
+    column: Any,
+    epsilon: float = 1.0,
+    *,
+    labels: Any = None,
+    bins: Bins | tuple[float, float, int] | None = None,
+    by: str | None = None,
+    missing: Missing = "value",
+    oracle: str = "auto",
+    rng: Rng = None,
+) -> Survey:
+    """Simulate a survey under local differential privacy: each row randomizes its value, and only that is counted.
+
+    Parameters
+    ----------
+    column
+        A Series of pandas or Polars, an Arrow array, a NumPy array, or a list: of text, categories, booleans, dates or
+        whole numbers; of any numbers with `bins`.
+    epsilon
+        What a row's report may reveal, in nats; smaller is more private.
+    labels
+        The values that there can be, fixed beforehand as in a real collection. Unless given, the column's categories,
+        or the values that occur, are the list, and a note says so.
+    bins
+        Minimum, maximum and number of equal bins, for numbers; what lies outside counts in the nearest.
+    by : {"day", "week", "month", "year"}
+        What dates are counted by; unless given, the shortest that leaves at most about 60 of them, which a note names.
+    missing : {"value", "drop"}
+        Whether a value is missing is private too: such a row reports None, a label like any other, which costs nothing.
+        With "drop" it sends no report, so that everyone sees who has no value; a note counts them.
+    oracle
+        What each row randomizes with; "auto" is the one that `overstory compare` recommends.
+    rng
+        Randomness for the simulation, as NumPy takes it: a seed, a generator, or None. Equal seeds give equal results,
+        so a seed is for simulations only: real devices draw from the operating system.
+
+    Returns
+    -------
+    Survey
+        An `Estimate`: print it, plot it, index it by a value, make a data frame of it. Its counts are moved to the
+        nearest possible ones; `raw_counts` are unbiased.
+
+    Raises
+    ------
+    ParameterError
+        When the column holds no values, too many, or of a kind that has no labels; or a choice is unknown.
+
+    Examples
+    --------
+    >>> answers = survey(["yes"] * 6_000 + ["no"] * 3_000 + [None] * 1_000, epsilon=1, rng=1)
+    >>> [row.value for row in answers], round(answers["yes"].frequency, 1)
+    (['yes', 'no', None], 0.6)
+    """
+    if missing not in get_args(Missing):
+        raise ParameterError(f"missing = {missing!r}: choose one of {', '.join(get_args(Missing))}")
+    if bins is not None and labels is not None:
+        raise ParameterError("give bins or labels, not both")
+    in_order = bins is not None
+    if bins is not None:
+        listed, codes, notes = _binned(column, bins)
+    else:
+        listed, codes, notes, in_order = _named(column, labels, missing, by)
+    listed, codes, absent = _with_missing(listed, codes, missing)
+    if len(listed) == 1:
+        listed = (*listed, ANOTHER)
+    population = _surveyed(listed, codes)
+    result = collect(population, TrialBudget(epsilon), oracle, seed_of(rng))
+    if not result.shown.detected().any():
+        absent.append(
+            f"no value was detected: {len(codes):,} reports at this epsilon are few for {len(listed):,} values"
+        )
+    said = (*result.shown.notes, *notes, *absent)
+    oracle_of = FrequencyOracle(result.kind, listed)
+    about = {"steps": result.shown.steps, "oracle": oracle_of, "in_order": in_order}
+    return converted(Survey, result.shown, values=listed, notes=said, **about)
+
+
+def _named(
+    column: Any, labels: Any, missing: Missing, by: str | None
+) -> tuple[tuple[Label, ...], I64, list[str], bool]:
+    """Return the labels, each row's (-1: missing), what a reader must know of both, and whether they are in order."""
+    if labels is not None:
+        listed = labels_from(labels)
+        place = None if None not in listed else listed.index(None)
+        codes = coded(column, listed, missing=-1 if missing == "drop" else place)
+        return listed, np.where(codes == place, -1, codes) if place is not None else codes, [], False
+    read = read_column(column, by)
+    values = read.labels[:-1] if None in read.labels else read.labels
+    codes = np.where(read.codes == len(values), -1, read.codes) if None in read.labels else read.codes
+    if len(values) > MOST_VALUES:
+        raise ParameterError(
+            f"the column has {len(values):,} distinct values, more than {MOST_VALUES:,}: give labels=[...] for those "
+            "to ask about, bins=(minimum, maximum, count) for numbers, or find frequent ones by `overstory discover`"
+        )
+    notes = [] if all(isinstance(value, bool) for value in values) and values else [OF_COLUMN.format(" (labels=...)")]
+    texts = {
+        value: count for value, count in zip(read.labels, read.counts.tolist(), strict=True) if isinstance(value, str)
+    }
+    notes += look_alikes("the column", texts, ONE_SPELLING)
+    notes += [f"dates were counted by {read.by}; by= gives another of {', '.join(PERIODS)}"] if read.by else []
+    numbers = [label for label in values if isinstance(label, int) and not isinstance(label, bool)]
+    if len(numbers) > MANY_NUMBERS:
+        best = round_bins(float(numbers[0]), float(numbers[-1]), 20)
+        notes.append(
+            f"{len(numbers):,} different numbers are many to tell apart: "
+            f"bins=({best.minimum:g}, {best.maximum:g}, {best.count}) would show more"
+        )
+    return values, codes, notes, read.in_order
+
+
+def _binned(column: Any, bins: Bins | tuple[float, float, int]) -> tuple[tuple[Label, ...], I64, list[str]]:
+    if not isinstance(bins, Bins) and (not isinstance(bins, tuple | list) or len(bins) != 3):
+        raise ParameterError(f"bins = {bins!r}: give the minimum, the maximum and how many, as in (0, 100, 20)")
+    made = bins if isinstance(bins, Bins) else Bins(*bins)
+    numbers = read_numbers(column)
+    absent = np.isnan(numbers)
+    outside = int(np.count_nonzero((numbers < made.minimum) | (numbers > made.maximum)))
+    codes = np.where(absent, -1, symbols(made, np.where(absent, made.minimum, numbers)))
+    notes = [f"numbers outside the bins, counted in the nearest: {outside:,}"] if outside else []
+    return made.labels, codes, notes
+
+
+def _with_missing(labels: tuple[Label, ...], codes: I64, missing: Missing) -> tuple[tuple[Label, ...], I64, list[str]]:
+    """Give missing values a label of their own, or leave them out, and say which."""
+    absent = codes < 0
+    number = int(np.count_nonzero(absent))
+    if missing == "drop" and number:
+        return labels, codes[~absent], [absent_note(number, len(codes))]
+    if not number:
+        return labels, codes, []
+    labels = labels if None in labels else (*labels, None)
+    note = f"{number:,} of {len(codes):,} rows hold no value: they report {label_text(None)}, a value like any other"
+    return labels, np.where(absent, labels.index(None), codes), [note]
+
+
+def _surveyed(labels: tuple[Label, ...], codes: I64) -> Population:
+    if not codes.size:
+        raise ParameterError("the column holds nothing to survey: no row has a value")
+    texts = [label_text(label) for label in labels]
+    if None in labels:
+        place = labels.index(None)
+        texts[place] = unlike(texts[place], [*texts[:place], *texts[place + 1 :]])
+    return Population(tuple(texts), np.bincount(codes, minlength=len(labels)).astype(np.int64))

@@ -23,7 +23,7 @@ from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
 from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
-from overstory.trial.population import Column, read_population
+from overstory.trial.population import Column, draw_population, read_population
 from overstory.trial.run import TrialBudget
 from overstory.trial.values import ValueTrial, collect, subject_of
 
@@ -143,7 +143,7 @@ def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> Non
 
 def demo(args: argparse.Namespace) -> int:
     """Do the main job on bundled real data, from devices to a page."""
-    from overstory.trial.service import demonstrate, draw_population
+    from overstory.trial.service import demonstrate
 
     usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
     parameters = read_params(args.params) if args.params else usual

@@ -14,10 +14,10 @@ from typing import Final
 from overstory.cli.service.commands import CONSOLE, CONSOLE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.collector.store import open_store
-from overstory.console.access import parse_proxy
+from overstory.console.access import Access, check_exposure, parse_proxy
 from overstory.console.alarms import check
+from overstory.console.app import serve
 from overstory.console.data import ConsoleData
-from overstory.console.server import Access, check_exposure, serve
 from overstory.protocol.metrics import load_registry
 from overstory.supervision.listening import Listening
 

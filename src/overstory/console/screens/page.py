@@ -122,7 +122,6 @@ class Page:
         return 0
 
     def view(self, status: int = 200) -> View:
-        """Return the page; its first picture is that of the downloads."""
         figures, fields, rests_on = tuple(self.figures()), tuple(self.fields()), tuple(self.rests_on())
         form = Form(self.asks, (*self.group_fields(), *fields), self.submit, self.address, is_live=True)
         notices, pictures = tuple(self.notices()), tuple(map(Figure, self.pictures()))

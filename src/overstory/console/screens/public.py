@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
 from overstory.console.screens.page import Page, ReadingPage, capitalized, is_shares, sentence
-from overstory.console.view import Query, Screen, View
+from overstory.console.view import Query, View
 from overstory.presentation.document import (
     Block,
     Column,
@@ -58,38 +58,38 @@ def _page_in(registry: MetricRegistry, metric: Metric) -> MetricPage:
     return _page_of(metric, route=registry.oblivious, budget=registry.budget)
 
 
-class PublicScreen(Screen):
-    """Every metric in a row: why, who answers for it, what it costs, and until when."""
-
-    name = "What is collected"
-    path = "/"
-    viewer = None
-
-    def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002 - every screen takes these
-        registry = data.registry
-        table = Table("Every metric", _columns(), [_row(data, metric) for metric in registry.values()])
-        blocks = (
-            Heading(1, registry.title),
-            Paragraph(MEANING, is_lead=True),
-            *([Lines(*in_two_sentences(registry))] if registry else []),
-            *_how_to_stop(registry),
-            table if registry else Notice("Nothing is collected.", "faint"),
-            Paragraph("An epsilon bounds what reports reveal; a smaller one is more private."),
-            *([Paragraph(headline(registry).sentence)] if registry else []),
-            *_registry_facts(registry),
-        )
-        facts = {
-            **_registry_json(registry),
-            "metrics": [_page_in(registry, metric).to_json() for metric in registry.values()],
-        }
-        return View(registry.title, blocks, table, facts=facts)
+def show_collected(data: ConsoleData, _: Query) -> View:
+    """Show of every metric why, who answers for it, what it costs, and until when."""
+    registry = data.registry
+    table = Table("Every metric", _columns(), [_row(data, metric) for metric in registry.values()])
+    blocks = (
+        Heading(1, registry.title),
+        Paragraph(MEANING, is_lead=True),
+        *([Lines(*in_two_sentences(registry))] if registry else []),
+        *_how_to_stop(registry),
+        table if registry else Notice("Nothing is collected.", "faint"),
+        Paragraph("An epsilon bounds what reports reveal; a smaller one is more private."),
+        *([Paragraph(headline(registry).sentence)] if registry else []),
+        *_registry_facts(registry),
+    )
+    facts = {
+        **_registry_json(registry),
+        "metrics": [_page_in(registry, metric).to_json() for metric in registry.values()],
+    }
+    return View(registry.title, blocks, table, facts=facts)
 
 
 def _columns() -> tuple[Column, ...]:
     return (
         Column("title", "Metric", is_left=True, link=lambda row: f"/about/{row['metric']}"),
         Column("description", "What", is_left=True),
-        Column("purpose", "Why", _host, is_left=True, link=lambda row: str(row["purpose"])),
+        Column(
+            "purpose",
+            "Why",
+            lambda why: urlsplit(why).hostname or why,
+            is_left=True,
+            link=lambda row: str(row["purpose"]),
+        ),
         Column("owner", "Responsible", is_left=True),
         Column("how_often", "How often", is_left=True),
         Column("one_report", "What one report reveals", is_left=True),
@@ -97,11 +97,6 @@ def _columns() -> tuple[Column, ...]:
         Column("state", "State", is_left=True, tone=lambda state: "faint" if state == "ended" else ""),
         Column("results", "Results", is_left=True),
     )
-
-
-def _host(address: str) -> str:
-    """Return where a link leads, in a word."""
-    return urlsplit(address).hostname or address
 
 
 def _row(data: ConsoleData, metric: Metric) -> dict[str, Any]:
@@ -147,22 +142,16 @@ def _registry_json(registry: MetricRegistry) -> dict[str, Any]:
     return about | {"operator": operator, "opt_out": registry.opt_out}
 
 
-class AboutScreen(Screen):
-    """One metric: its facts, what it costs, and what came out, where that is published."""
-
-    name = "About a metric"
-    path = "/about/{metric}"
-    viewer = None
-
-    def view(self, data: ConsoleData, query: Query, **path: str) -> View:
-        metric = data.metric(path["metric"])
-        counted = _published(data, metric)
-        if counted is None:
-            words = UNPUBLISHED if metric.publish == "nothing" else _when(data, metric)
-            nothing = PeriodCounts(metric, None, None, {})
-            return AboutPage(data, metric, query, nothing, said=[Notice(words, "faint")]).view()
-        page = SharesPublished if is_shares(metric) else ReadingPublished
-        return page(data, metric, query, counted).view()
+def show_about(data: ConsoleData, query: Query, **path: str) -> View:
+    """Show the facts of one metric, what it costs, and what came out, where that is published."""
+    metric = data.metric(path["metric"])
+    counted = _published(data, metric)
+    if counted is None:
+        words = UNPUBLISHED if metric.publish == "nothing" else _when(data, metric)
+        nothing = PeriodCounts(metric, None, None, {})
+        return AboutPage(data, metric, query, nothing, said=[Notice(words, "faint")]).view()
+    page = SharesPublished if is_shares(metric) else ReadingPublished
+    return page(data, metric, query, counted).view()
 
 
 class AboutPage(Page):
@@ -303,20 +292,14 @@ def _when(data: ConsoleData, metric: Metric) -> str:
     )
 
 
-class RegistryScreen(Screen):
-    """The registry's file, as it is reviewed."""
-
-    name = "Registry"
-    path = "/registry"
-    viewer = None
-
-    def view(self, data: ConsoleData, query: Query, **path: str) -> View:  # noqa: ARG002
-        registry = data.registry
-        shown = (Heading(2, "The file", "file"), Preformatted(registry.text.strip())) if registry.text else ()
-        blocks = (
-            Heading(1, "The registry"),
-            KeyValues((("Version", registry.version), ("Digest", registry.digest.hex()))),
-            *shown,
-        )
-        facts = {"digest": registry.digest.hex(), **registry.to_json()}
-        return View("The registry", blocks, facts=facts, toml=registry.text or "")
+def show_registry(data: ConsoleData, _: Query) -> View:
+    """Show the registry's file, as it is reviewed."""
+    registry = data.registry
+    shown = (Heading(2, "The file", "file"), Preformatted(registry.text.strip())) if registry.text else ()
+    blocks = (
+        Heading(1, "The registry"),
+        KeyValues((("Version", registry.version), ("Digest", registry.digest.hex()))),
+        *shown,
+    )
+    facts = {"digest": registry.digest.hex(), **registry.to_json()}
+    return View("The registry", blocks, facts=facts, toml=registry.text or "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
 
@@ -39,13 +39,13 @@ from overstory.console.screens.page import (
     refuse_options,
     share_that_shows,
 )
-from overstory.console.view import Query, Screen, ScreenError, View
+from overstory.console.view import Query, ScreenError, View
 from overstory.presentation.charts.numbers import counts_over_time
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time
 from overstory.presentation.document import Block, Column, Field, Figure, Heading, Link, Links, Notice, Paragraph, Table
 from overstory.presentation.formats import UNKNOWN, interval, percent, short_dates, thousands
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.metrics.period import DAY, WEEK, Period
+from overstory.protocol.metrics.period import DAY, WEEK
 from overstory.queries.counts import PeriodCounts, parse_range
 from overstory.queries.estimates import EstimateSeries
 from overstory.queries.readings import PeriodEstimate, Reading
@@ -53,7 +53,6 @@ from overstory.queries.readings import PeriodEstimate, Reading
 if TYPE_CHECKING:
     from overstory.analysis.alarms.alarm import Alarm
     from overstory.analysis.estimate import Estimate
-    from overstory.collector.store.operations import Note
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
@@ -65,55 +64,6 @@ if TYPE_CHECKING:
 EVENTS: Final = ("release", "incident")
 PRESETS: Final = (4, 12)  # weeks up to the newest report that a link shows
 MOST_CHOICES: Final = 200  # periods that a form lists; of more, a label is typed
-
-
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """A chart's columns: a period each, of a range the newest ones."""
-
-    counted: PeriodCounts
-    first: int  # the period of the first column
-    number: int  # of columns
-
-    @classmethod
-    def of(cls, counted: PeriodCounts) -> Columns:
-        periods = counted.periods or (0,)
-        first = max(periods[0], periods[-1] + 1 - MOST_COLUMNS)
-        return cls(counted, first, periods[-1] + 1 - first)
-
-    @property
-    def labels(self) -> list[str]:
-        return [self.counted.metric.period.label(self.first + column) for column in range(self.number)]
-
-    @property
-    def days(self) -> list[str]:
-        """What a chart calls its columns."""
-        return short_dates(self.labels)
-
-    def events(self, notes: Iterable[Note]) -> list[Event]:
-        """Return releases and incidents of the range at the place of their day; a column's middle is at its number."""
-        period = self.counted.metric.period
-        return [
-            Event(place, note.text, "incident" if note.kind == "incident" else "release")
-            for note in notes
-            if note.kind in EVENTS and -0.5 <= (place := self._place(period, note.day * DAY)) <= self.number - 0.5
-        ]
-
-    def _place(self, period: Period, unix_time: int) -> float:
-        number = period.number(unix_time)
-        part = (unix_time - period.start(number)) / period.seconds
-        return number + part - self.first - 0.5
-
-    def reports(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        counts = self.counted.counts
-        shown = range(self.first, self.first + self.number)
-        return np.array([counts[period].num_reports if period in counts else 0.0 for period in shown])
-
-
-def reports_picture(metric: Metric, columns: Columns) -> Picture:
-    """Draw the reports of each column."""
-    unit = str(metric.period)
-    return counts_over_time(f"{metric.id}-reports", f"Reports by {unit}.", columns.days, columns.reports(), xlabel=unit)
 
 
 TOP: Final = 5
@@ -137,7 +87,7 @@ def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
     return sum_of.estimate, sum_of.low, sum_of.high, sum_of.low > 0
 
 
-def _not_listed(estimate: Decoded, level: float) -> Four:
+def _unlisted(estimate: Decoded, level: float) -> Four:
     share, low, high = not_listed(estimate, level)
     return share, low, high, low > 0
 
@@ -174,25 +124,19 @@ class SeriesQuery(Query):
         return list(dict.fromkeys(line for text in self.values for line in text.splitlines() if line))
 
 
-class SeriesScreen(Screen):
-    """The shares of a metric's values over time, with their intervals."""
-
-    name = "Over time"
-    path = "/m/{metric}"
-    query = SeriesQuery
-
-    def view(self, data: ConsoleData, query: SeriesQuery, **path: str) -> View:
-        metric = data.metric(path["metric"])
-        counted = data.counts(metric, *parse_range(metric, query.first, query.last), query.group)
-        about = data, metric, query, counted
-        if not counted.periods:
-            return OverTime(*about).view()
-        if not is_shares(metric):
-            refuse_options({name: name in query.model_fields_set for name in OF_SHARES}, metric)
-            return ReadingOverTime(*about).view()
-        if not metric.labels:
-            return WithoutCandidates(*about).view()
-        return SharesOverTime(*about).view()
+def show_series(data: ConsoleData, query: SeriesQuery, **path: str) -> View:
+    """Show the shares of a metric's values over time, with their intervals."""
+    metric = data.metric(path["metric"])
+    counted = data.counts(metric, *parse_range(metric, query.first, query.last), query.group)
+    about = data, metric, query, counted
+    if not counted.periods:
+        return OverTime(*about).view()
+    if not is_shares(metric):
+        refuse_options({name: name in query.model_fields_set for name in OF_SHARES}, metric)
+        return ReadingOverTime(*about).view()
+    if not metric.labels:
+        return WithoutCandidates(*about).view()
+    return SharesOverTime(*about).view()
 
 
 class OverTime(Page):
@@ -208,7 +152,6 @@ class OverTime(Page):
 
     @property
     def newest_ones(self) -> PeriodCounts:
-        """The periods that are shown one by one."""
         first, periods = self.first_one, self.every.periods
         return self.every if first <= periods[0] else self.data.counts(self.metric, first, periods[-1], self.group)
 
@@ -228,8 +171,23 @@ class OverTime(Page):
         return max([period for period in periods if period <= last] or periods)
 
     @cached_property
-    def columns(self) -> Columns:
-        return Columns.of(self.every)
+    def columns(self) -> range:
+        """The columns of a chart, a period each: the newest ones."""
+        periods = self.every.periods or (0,)
+        return range(max(periods[0], periods[-1] + 1 - MOST_COLUMNS), periods[-1] + 1)
+
+    @cached_property
+    def labels(self) -> list[str]:
+        return list(map(self.label, self.columns))
+
+    @cached_property
+    def reports(self) -> F64:
+        counts = self.every.counts
+        return np.array([counts[period].num_reports if period in counts else 0.0 for period in self.columns])
+
+    def reports_picture(self) -> Picture:
+        unit, labels = str(self.metric.period), short_dates(self.labels)
+        return counts_over_time(f"{self.metric.id}-reports", f"Reports by {unit}.", labels, self.reports, xlabel=unit)
 
     def words(self) -> str:
         return super().words() if self.counted.periods else "no reports"
@@ -255,7 +213,6 @@ class OverTime(Page):
 
     @cached_property
     def every_label(self) -> list[str]:
-        """The labels of all periods with reports, the newest first."""
         return [self.label(period) for period in reversed(self.data.store.periods(self.metric.id))]
 
     def _end(self, name: str, title: str, chosen: str | None) -> Field:
@@ -266,7 +223,6 @@ class OverTime(Page):
         return Field(name, title, chosen or "", "choice", (("", "all"), *choices))
 
     def choices(self) -> Iterator[Block]:
-        """Yield links to usual ranges, whatever else is chosen."""
         ends = (
             [self.metric.period.parse_label(self.every_label[end]) for end in (-1, 0)] if self.every_label else [0, 0]
         )
@@ -300,7 +256,7 @@ class WithoutCandidates(OverTime):
         yield Link(f"Look for strings in {self.said_label(newest)}", f"{self.address}/{self.label(newest)}")
 
     def more(self) -> Iterator[Block]:
-        yield Figure(reports_picture(self.metric, self.columns))
+        yield Figure(self.reports_picture())
 
 
 class SharesOverTime(OverTime):
@@ -317,7 +273,6 @@ class SharesOverTime(OverTime):
 
     @cached_property
     def alarms(self) -> list[Alarm] | None:
-        """The metric's alarms, the worst first; None: they are not all there yet."""
         try:
             return [alarm for alarm in find_alarms(self.data) if alarm.metric == self.metric.id]
         except ScreenError as error:
@@ -372,17 +327,17 @@ class SharesOverTime(OverTime):
             notes = [f"“{name}” adds up their shares; its interval is that of the sum."] * (len(others) > 1)
         if all(isinstance(part.estimate, Decoded) for part in parts):
             name = unlike(NOT_LISTED, listed)
-            lines.append(self._line(name, lambda estimate: _not_listed(estimate, level)))
+            lines.append(self._line(name, lambda estimate: _unlisted(estimate, level)))
             notes.append(f"“{name}” is the share of reports of strings that are not among the candidates.")
         return lines, notes
 
     def _value_lines(self, names: Sequence[str], listed: Sequence[str]) -> list[Line]:
         place = {name: index for index, name in enumerate(listed)}
         places = np.array([place[name] for name in names], np.intp)
-        numbers = np.full((3, len(names), self.columns.number), np.nan)
-        detected = np.zeros((len(names), self.columns.number), bool)
+        numbers = np.full((3, len(names), len(self.columns)), np.nan)
+        detected = np.zeros((len(names), len(self.columns)), bool)
         for part in self.series.parts:
-            at, scale = part.last - self.columns.first, max(part.estimate.num_reports, 1)
+            at, scale = part.last - self.columns.start, max(part.estimate.num_reports, 1)
             low, high = part.estimate.interval(self.query.level)
             numbers[:, :, at] = np.stack([part.estimate.counts, low, high])[:, places] / scale
             detected[:, at] = part.estimate.detected()[places]
@@ -390,16 +345,15 @@ class SharesOverTime(OverTime):
         return [Line(name, shares[n], low[n], high[n], detected[n]) for n, name in enumerate(names)]
 
     def _line(self, name: str, numbers: Callable[[Any], Four]) -> Line:
-        shares, low, high = np.full((3, self.columns.number), np.nan)
-        detected = np.zeros(self.columns.number, bool)
+        shares, low, high = np.full((3, len(self.columns)), np.nan)
+        detected = np.zeros(len(self.columns), bool)
         for part in self.series.parts:
-            at = part.last - self.columns.first
+            at = part.last - self.columns.start
             shares[at], low[at], high[at], detected[at] = numbers(part.estimate)
         return Line(name, shares, low, high, detected)
 
     def _line_table(self) -> Table:
-        columns, lines = self.columns, self.shown[0]
-        reports, labels = columns.reports(), columns.labels
+        reports, labels, lines = self.reports, self.labels, self.shown[0]
         places = [place for place in range(len(labels) - 1, -1, -1) if reports[place]][:OLDER_ROWS]
         rows = [
             {"period": labels[place], "reports": reports[place]}
@@ -454,21 +408,30 @@ class SharesOverTime(OverTime):
         yield from self.noted((*self.series.notes, *estimate.notes), "faint")
 
     def pictures(self) -> Iterator[Picture]:
-        name, columns = f"{self.metric.id}-series", self.columns
+        name = f"{self.metric.id}-series"
         if self.uncertain is None and self.query.reading == "total":
             rows = self._rows(MOST_DRAWN)
             caption = f"Share of each value over the range: the {len(rows)} most frequent, with intervals."
             yield estimate_picture(name, caption, rows)
         elif self.uncertain is None:
             kind = interval_caption(self.query.level)
-            ends = " to ".join(dict.fromkeys(self.data.words(columns.labels[end]) for end in (0, -1)))
+            ends = " to ".join(dict.fromkeys(self.data.words(self.labels[end]) for end in (0, -1)))
             caption = f"Share of each value, {ends}, with {kind}."
-            events = columns.events(self.data.store.notes(self.metric.id))
-            yield over_time(name, caption, columns.days, self.shown[0], events=events, xlabel=str(self.metric.period))
-        yield reports_picture(self.metric, columns)
+            days, unit = short_dates(self.labels), str(self.metric.period)
+            yield over_time(name, caption, days, self.shown[0], events=list(self._events()), xlabel=unit)
+        yield self.reports_picture()
+
+    def _events(self) -> Iterator[Event]:
+        """Yield releases and incidents of the range at the place of their day; a column's middle is at its number."""
+        period = self.metric.period
+        for note in self.data.store.notes(self.metric.id):
+            number = period.number(note.day * DAY)
+            part = (note.day * DAY - period.start(number)) / period.seconds
+            place = number + part - self.columns.start - 0.5
+            if note.kind in EVENTS and -0.5 <= place <= len(self.columns) - 0.5:
+                yield Event(place, note.text, "incident" if note.kind == "incident" else "release")
 
     def choices(self) -> Iterator[Block]:
-        """Yield links that leave a value out of the chart, which gives the others room, or add one."""
         yield from super().choices()
         if self.uncertain is not None or self.query.reading == "total":
             return
@@ -549,7 +512,7 @@ class ReadingOverTime(ReadingPage, OverTime):
         yield Heading(2, "Over time")
         if self.metric.reading in OF_NUMBERS:
             yield from map(Figure, cast("NumberSeries", self.over_time).over_time())
-        yield Figure(reports_picture(self.metric, self.columns))
+        yield Figure(self.reports_picture())
         rows = [
             {"period": self.label(period), "reports": self.every.counts[period].num_reports}
             for period in reversed(self.every.periods)

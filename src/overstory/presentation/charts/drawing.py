@@ -19,7 +19,6 @@ from overstory.presentation.svg import FAINT, INK, MUTED, PAPER, Picture
 
 F64 = NDArray[np.float64]
 
-FONT: Final = 9
 CHARACTER: Final = 0.6  # mean width of a character, in heights; East Asian ones have twice that
 
 
@@ -31,49 +30,30 @@ class Scale:
     high: float
     start: float  # place of `low`
     stop: float
-    logarithmic: bool = False  # whether equal ratios, not equal differences, are equally far apart
 
     def at(self, number: float) -> float:
         """Return the number's place; beyond an end it is the end's."""
-        low, high, here = (math.log(x) if self.logarithmic else x for x in (self.low, self.high, self._held(number)))
-        return self.start + (self.stop - self.start) * (here - low) / (high - low)
+        low, high = sorted((self.low, self.high))
+        within = min(max(number, low), high)
+        return self.start + (self.stop - self.start) * (within - self.low) / (self.high - self.low)
 
     def places(self, numbers: F64) -> F64:
-        """Return the places of numbers on an axis with equal differences; NaN stays NaN."""
         within = np.clip(numbers, min(self.low, self.high), max(self.low, self.high))
         return np.asarray(self.start + (self.stop - self.start) * (within - self.low) / (self.high - self.low))
 
     def number(self, place: float) -> float:
-        """Return the number at a place of an axis with equal differences."""
+        """Return the number at a place."""
         return self.low + (self.high - self.low) * (place - self.start) / (self.stop - self.start)
 
     def __str__(self) -> str:
         """Return the four numbers, as a drawing carries them: `number` of a scale that is read back works."""
         return f"{self.low:.9g} {self.high:.9g} {self.start:.9g} {self.stop:.9g}"
 
-    def _held(self, number: float) -> float:
-        ends = sorted((self.low, self.high))
-        return min(max(number, ends[0]), ends[1])
-
     def ticks(self) -> list[float]:
-        """Return round numbers to write at the axis."""
-        if self.logarithmic:
-            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            return [_whole(float(f"1e{power}")) for power in range(first, last + 1)]
         power = 10.0 ** math.floor(math.log10((self.high - self.low) / 4))
         step = next(factor * power for factor in (1, 2, 5, 10) if (self.high - self.low) / (factor * power) <= 6)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-        return [_whole(float(f"{i * step:.12g}")) for i in range(first, last + 1)]
-
-
-def _whole(number: float) -> float:
-    return int(number) if number == int(number) else number
-
-
-def text_width(words: str, font: float = FONT) -> float:
-    """Return about how wide a line of text is, in the unit of its height."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in words)
-    return font * CHARACTER * (len(words) + wide)
+        return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
 def shortened(words: str, most: int) -> str:
@@ -103,12 +83,10 @@ def apart(places: Sequence[float], least: float) -> list[float]:
 class Chart:
     """A plot with its axes, and marks at numbers."""
 
-    width: float  # in `unit`, as `height`
+    sheet: Sheet
     height: float
     x: Scale
     y: Scale
-    font: float = FONT  # the height of text
-    unit: str = "pt"
     numbers: dict[str, str] = field(default_factory=dict)  # data attributes of the drawing
     _parts: list[str] = field(default_factory=list)
 
@@ -123,8 +101,9 @@ class Chart:
         self.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{colour}" stroke-width="2"/>')
 
     def text(self, x: float, y: float, words: str, colour: str = INK, anchor: str = "start", extra: str = "") -> None:
-        """Write a line of text at a place in points: its start, middle or end, and its middle in height."""
-        place = f'x="{x:.1f}" y="{y + 0.35 * self.font:.1f}" text-anchor="{anchor}" font-size="{self.font:g}"'
+        place = (
+            f'x="{x:.1f}" y="{y + 0.35 * self.sheet.font:.1f}" text-anchor="{anchor}" font-size="{self.sheet.font:g}"'
+        )
         self.add(f'<text {place} fill="{colour}" {extra}>{escape(drawable(words))}</text>')
 
     def axes(
@@ -139,29 +118,36 @@ class Chart:
         left, bottom = self.x.start, self.y.start
         for place, name in [(tick, number(tick)) for tick in self.x.ticks()] if columns is None else columns:
             self._rule(self.x.at(place), bottom, f"V{self.y.stop:.1f}")
-            is_cut = self.x.at(place) + text_width(name, self.font) / 2 > self.width
-            end = (self.width, "end") if is_cut else (self.x.at(place), "middle")
-            self.text(end[0], bottom + self.font + 1, name, anchor=end[1])
+            is_cut = self.x.at(place) + self.sheet.text_width(name) / 2 > self.sheet.width
+            end = (self.sheet.width, "end") if is_cut else (self.x.at(place), "middle")
+            self.text(end[0], bottom + self.sheet.font + 1, name, anchor=end[1])
         upright = enumerate(rows) if rows is not None else ((tick, number(tick)) for tick in self.y.ticks())
         for place, name in upright:
             self._rule(left, self.y.at(place), f"H{self.x.stop:.1f}")
             self.text(left - 5, self.y.at(place), name, anchor="end")
         frame = f"M{left:.1f} {self.y.stop:.1f}V{bottom:.1f}H{self.x.stop:.1f}"
         self.add(f'<path d="{frame}" fill="none" stroke="{MUTED}" stroke-width="0.8"/>')
-        self.text((left + self.x.stop) / 2, bottom + 2.6 * self.font, xlabel, anchor="middle")
+        self.text((left + self.x.stop) / 2, bottom + 2.6 * self.sheet.font, xlabel, anchor="middle")
 
     def _rule(self, x: float, y: float, to: str) -> None:
         self.add(f'<path d="M{x:.1f} {y:.1f}{to}" stroke="{FAINT}" stroke-width="0.6"/>')
+
+    def key(self, x: float, y: float, entries: Sequence[tuple[str, str]], width: float = 24) -> None:
+        """Write what signs mean, in a row from a place in points; a sign is drawn to the right of 0, 0."""
+        for words, sign in entries:
+            self.add(f'<g transform="translate({x:.1f} {y:.1f})">{sign}</g>')
+            self.text(x + width + 6, y, words)
+            x += width + 18 + self.sheet.text_width(words)
 
     def add(self, element: str) -> None:
         """Add an element of SVG; who adds it has escaped its text."""
         self._parts.append(element)
 
     def svg(self) -> str:
-        size = f'width="{self.width:g}{self.unit}" height="{self.height:g}{self.unit}"'
+        size = f'width="{self.sheet.width:g}px" height="{self.height:g}px"'
         data = "".join(f' data-{name}="{escape(text)}"' for name, text in self.numbers.items())
-        box = f'viewBox="0 0 {self.width:g} {self.height:g}"'
-        paper = f'<path d="M0 0H{self.width:g}V{self.height:g}H0Z" fill="{PAPER}"/>'
+        box = f'viewBox="0 0 {self.sheet.width:g} {self.height:g}"'
+        paper = f'<path d="M0 0H{self.sheet.width:g}V{self.height:g}H0Z" fill="{PAPER}"/>'
         return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {box}{data}>{paper}{"".join(self._parts)}</svg>\n'
 
 
@@ -180,14 +166,15 @@ class Sheet:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether names have no room next to the plot."""
         return self.width < 600
 
     def chart(self, height: float, x: Scale, y: Scale) -> Chart:
-        return Chart(self.width, height, x, y, self.font, "px", {"x": str(x), "y": str(y)})
+        return Chart(self, height, x, y, {"x": str(x), "y": str(y)})
 
     def text_width(self, words: str) -> float:
-        return text_width(words, self.font)
+        """Return about how wide a line of text is."""
+        wide = sum(unicodedata.east_asian_width(character) in "WF" for character in words)
+        return self.font * CHARACTER * (len(words) + wide)
 
     def name(self, words: str) -> str:
         return shortened(drawable(words), self.longest)

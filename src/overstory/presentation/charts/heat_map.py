@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -69,8 +70,9 @@ class Cells:
     def departures(self) -> F64:
         return np.asarray(self.shares - self.overall)
 
+    @cached_property
     def strengths(self) -> F64:
-        """Return the opacity of each cell; 0 where it is not sure."""
+        """The opacity of each cell; 0 where it is not sure."""
         size = np.where(self.sure & np.isfinite(self.shares), np.abs(self.departures), 0.0)
         return np.asarray(STRONGEST * size / max(float(size.max(initial=0.0)), 1e-12))
 
@@ -147,17 +149,17 @@ def _draw_cell(chart: Chart, cells: Cells, row: int, column: int, *, has_text: b
         return
     if cells.sure[row, column]:
         colour = BLUE if cells.departures[row, column] > 0 else VERMILION
-        opacity = max(float(cells.strengths()[row, column]), 0.08)
+        opacity = max(float(cells.strengths[row, column]), 0.08)
         chart.add(f'<path {where} d="{box}" fill="{colour}" fill-opacity="{opacity:.3f}" stroke="{colour}"/>')
     else:
         lines = _hatching(left, right, top, bottom)
         chart.add(f'<path {where} d="{box}" fill="none" stroke="{FAINT}"/><path d="{lines}" stroke="{FAINT}"/>')
     if has_text:
         ink = INK if cells.sure[row, column] else MUTED
-        chart.text(middle, centre - 0.55 * chart.font, _short(min(max(share, 0.0), 1.0)), ink, "middle")
+        chart.text(middle, centre - 0.55 * chart.sheet.font, _short(min(max(share, 0.0), 1.0)), ink, "middle")
         chart.text(
             middle,
-            centre + 0.6 * chart.font,
+            centre + 0.6 * chart.sheet.font,
             f"\N{PLUS-MINUS SIGN}{100 * float(cells.reach[row, column]):.1f}",
             ink,
             "middle",
@@ -180,19 +182,15 @@ def _short(share: float) -> str:
 
 
 def _draw_key(chart: Chart, sheet: Sheet, names: tuple[str, str]) -> None:
-    x, y = 10.0, 12.0
-    entries = (("more than in all rows", BLUE), ("less", VERMILION), ("may be alike", ""))
-    chart.text(x, y, sheet.name(names[1]) + " in each " + sheet.name(names[0]), INK, extra='font-weight="bold"')
-    if sheet.is_narrow:
-        y += 1.7 * sheet.font
-    else:
-        x = chart.width - sum(30 + sheet.text_width(words) for words, _ in entries)
-    for words, colour in entries:
-        box = f"M{x:.1f} {y - 6:.1f}h16v12h-16z"
-        if colour:
-            chart.add(f'<path d="{box}" fill="{colour}" fill-opacity="{STRONGEST}" stroke="{colour}"/>')
-        else:
-            lines = _hatching(x, x + 16, y - 6, y + 6)
-            chart.add(f'<path d="{box}" fill="none" stroke="{MUTED}"/><path d="{lines}" stroke="{MUTED}"/>')
-        chart.text(x + 22, y, words)
-        x += 30 + sheet.text_width(words)
+    box = "M0-6h16v12h-16z"
+    filled = f'<path d="{box}" fill="{{0}}" fill-opacity="{STRONGEST}" stroke="{{0}}"/>'
+    hatched = f'<path d="{box}" fill="none" stroke="{MUTED}"/><path d="{_hatching(0, 16, -6, 6)}" stroke="{MUTED}"/>'
+    entries = (
+        ("more than in all rows", filled.format(BLUE)),
+        ("less", filled.format(VERMILION)),
+        ("may be alike", hatched),
+    )
+    chart.text(10, 12, sheet.name(names[1]) + " in each " + sheet.name(names[0]), INK, extra='font-weight="bold"')
+    left = chart.sheet.width - sum(34 + sheet.text_width(words) for words, _ in entries)
+    x, y = (10, 12 + 1.7 * sheet.font) if sheet.is_narrow else (left, 12)
+    chart.key(x, y, entries, 16)

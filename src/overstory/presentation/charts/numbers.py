@@ -1,8 +1,8 @@
-"""Numbers over time and side by side: bars, a histogram and estimates with intervals."""
+"""Numbers over time and side by side: bars, a histogram, and estimates with intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,68 +62,62 @@ def histogram(
     """Draw a bar for each group of values, and its interval; a share below 0 has only an interval."""
     largest = int(np.argmax(values))
     alt = f"{len(names)} bar(s); the largest is {names[largest]} with {percent(float(values[largest]))}."
-    return on_both_sheets(name, caption, alt, lambda sheet: _histogram(sheet, names, values, low, high, truth))
-
-
-def _histogram(sheet: Sheet, names: Sequence[str], shares: F64, low: F64, high: F64, truth: F64 | None) -> str:
     true = low[:0] if truth is None else truth
-    least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01, *true.tolist())
-    chart = _empty(sheet, len(names), 1.05 * least, 1.05 * most, percent_tick(-0.0025))
-    chart.axes(
-        "range; a bar is the share of devices in it", columns=named_columns(chart, sheet, names), number=percent_tick
-    )
-    base, half = chart.y.at(0), (chart.x.at(1) - chart.x.at(0)) * 0.45
-    for place, share in enumerate(shares.tolist()):
-        middle, top = chart.x.at(place), chart.y.at(max(share, 0.0))
-        outline = f"M{middle - half:.1f} {base:.1f}V{top:.1f}h{2 * half:.1f}V{base:.1f}z"
-        chart.add(f'<path fill="{BLUE}" fill-opacity="0.35" d="{outline}"/>')
-        _interval(chart, place, float(low[place]), float(high[place]))
-    _truth(chart, true)
-    chart.add(f'<path d="M{chart.x.start:.1f} {base:.1f}H{chart.x.stop:.1f}" stroke="{INK}" stroke-width="0.8"/>')
-    return chart.svg()
+
+    def draw(sheet: Sheet) -> str:
+        least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01, *true.tolist())
+        chart = _plot_of(sheet, names, 1.05 * least, 1.05 * most, percent_tick)
+        base, half = chart.y.at(0), (chart.x.at(1) - chart.x.at(0)) * 0.45
+        for place, share in enumerate(values.tolist()):
+            outline = f"M{chart.x.at(place) - half:.1f} {base:.1f}V{chart.y.at(max(share, 0.0)):.1f}h{2 * half:.1f}"
+            chart.add(f'<path fill="{BLUE}" fill-opacity="0.35" d="{outline}V{base:.1f}z"/>')
+        _draw_intervals(chart, low, high, true)
+        chart.add(f'<path d="M{chart.x.start:.1f} {base:.1f}H{chart.x.stop:.1f}" stroke="{INK}" stroke-width="0.8"/>')
+        return chart.svg()
+
+    return on_both_sheets(name, caption, alt, draw)
 
 
 def estimates_over_time(
     name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64, truth: F64 | None = None
 ) -> Picture:
     """Draw a number for each period, such as a mean, with its interval; the axis need not begin at zero."""
-    newest = (
-        f"; the newest is {significant(values[-1])} ({significant(low[-1])} to {significant(high[-1])})"
-        if len(labels)
-        else ""
-    )
-    alt = f"{len(labels)} estimate(s), {labels[0]} to {labels[-1]}{newest}." if len(labels) else "No estimates."
-    return on_both_sheets(name, caption, alt, lambda sheet: _dots(sheet, labels, values, low, high, truth))
-
-
-def _dots(sheet: Sheet, labels: Sequence[str], values: F64, low: F64, high: F64, truth: F64 | None) -> str:
+    alt = "No estimates."
+    if len(labels):
+        newest = f"{significant(values[-1])} ({significant(low[-1])} to {significant(high[-1])})"
+        alt = f"{len(labels)} estimate(s), {labels[0]} to {labels[-1]}; the newest is {newest}."
     true = low[:0] if truth is None else truth
-    ends = np.concatenate([low, high, true])
-    least, most = float(ends.min()), float(ends.max())
-    margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
-    chart = _empty(sheet, len(labels), least - margin, most + margin, significant(most))
-    chart.axes("", columns=named_columns(chart, sheet, labels), number=plain_number)
-    for place in range(len(labels)):
-        _interval(chart, place, float(low[place]), float(high[place]))
-        chart.dot(place, float(values[place]), BLUE)
-    _truth(chart, true)
-    return chart.svg()
+
+    def draw(sheet: Sheet) -> str:
+        ends = np.concatenate([low, high, true])
+        least, most = float(ends.min()), float(ends.max())
+        margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
+        chart = _plot_of(sheet, labels, least - margin, most + margin, plain_number)
+        for place, value in enumerate(values.tolist()):
+            chart.dot(place, value, BLUE)
+        _draw_intervals(chart, low, high, true)
+        return chart.svg()
+
+    return on_both_sheets(name, caption, alt, draw)
 
 
-def _empty(sheet: Sheet, places: int, least: float, most: float, widest: str) -> Chart:
+def _plot_of(sheet: Sheet, names: Sequence[str], least: float, most: float, number: Callable[[float], str]) -> Chart:
     height = HEIGHT + 3.6 * sheet.font
-    x = Scale(-0.6, max(places, 2) - 0.4, 10 + sheet.text_width(widest), sheet.width - 14)
-    return sheet.chart(height, x, Scale(least, most, height - 3.6 * sheet.font, 10))
+    is_share = number is percent_tick
+    widest = percent_tick(-0.0025) if is_share else significant(most)
+    x = Scale(-0.6, max(len(names), 2) - 0.4, 10 + sheet.text_width(widest), sheet.width - 14)
+    chart = sheet.chart(height, x, Scale(least, most, height - 3.6 * sheet.font, 10))
+    words = "range; a bar is the share of devices in it" if is_share else ""
+    chart.axes(words, columns=named_columns(chart, sheet, names), number=number)
+    return chart
 
 
-def _interval(chart: Chart, place: int, low: float, high: float) -> None:
-    x, bottom, top = chart.x.at(place), chart.y.at(low), chart.y.at(high)
-    ends = "".join(f"M{x - 3:.1f} {y:.1f}h6" for y in (bottom, top))
-    chart.add(f'<path d="M{x:.1f} {bottom:.1f}V{top:.1f}{ends}" stroke="{BLUE}" fill="none" stroke-width="1.2"/>')
-
-
-def _truth(chart: Chart, truth: F64) -> None:
-    """Draw a stroke across each place at the truth."""
+def _draw_intervals(chart: Chart, low: F64, high: F64, truth: F64) -> None:
+    """Draw the intervals, and a stroke across each at the truth, if that is known."""
+    for place in range(low.size):
+        x, bottom, top = chart.x.at(place), chart.y.at(float(low[place])), chart.y.at(float(high[place]))
+        ends = "".join(f"M{x - 3:.1f} {y:.1f}h6" for y in (bottom, top))
+        chart.add(f'<path d="M{x:.1f} {bottom:.1f}V{top:.1f}{ends}" stroke="{BLUE}" fill="none" stroke-width="1.2"/>')
     half = (chart.x.at(1) - chart.x.at(0)) * 0.2
     for place, true in enumerate(truth.tolist()):
         x, y = chart.x.at(place), chart.y.at(true)
@@ -196,7 +190,7 @@ class _Rows:
             self._draw_row(chart, row)
             if self.truth is not None:
                 chart.upright(chart.x.at(float(self.truth[row])), chart.y.at(row), VERMILION)
-        self._draw_key(chart, sheet)
+        self._draw_key(chart)
         if not sheet.is_narrow:
             ends = {"share": self.shares, "low": self.low, "high": self.high}
             ends |= {} if self.truth is None else {"truth": self.truth}
@@ -235,16 +229,14 @@ class _Rows:
             f'H{chart.x.at(high):.1f}"/><path fill="{inside}" d="{mark(0, chart.x.at(share), y)}"/></g>'
         )
 
-    def _draw_key(self, chart: Chart, sheet: Sheet) -> None:
-        x, y = 10.0, 14.0
-        for words, inside, look in (
-            (f"{self.words[0]}, 95% interval", INK, 'stroke-width="2.4"'),
-            (self.words[1], PAPER, 'stroke-width="1.4" stroke-dasharray="4 3"'),
-        ):
-            dot = f'<path fill="{inside}" d="{mark(0, x + 12, y)}"/>'
-            chart.add(f'<g stroke="{INK}"><path {look} d="M{x:.1f} {y:.1f}h24"/>{dot}</g>')
-            chart.text(x + 30, y, words)
-            x += 48 + sheet.text_width(words)
+    def _draw_key(self, chart: Chart) -> None:
+        sure = f'<path stroke="{INK}" stroke-width="2.4" d="M0 0h24"/>{_dot(INK)}'
+        unsure = f'<path stroke="{INK}" stroke-width="1.4" stroke-dasharray="4 3" d="M0 0h24"/>{_dot(PAPER)}'
+        entries = [(f"{self.words[0]}, 95% interval", sure), (self.words[1], unsure)]
         if self.truth is not None:
-            chart.upright(x, y, VERMILION)
-            chart.text(x + 10, y, "truth")
+            entries.append(("truth", f'<path d="M12-5v10" stroke="{VERMILION}" stroke-width="2"/>'))
+        chart.key(10, 14, entries)
+
+
+def _dot(inside: str) -> str:
+    return f'<path fill="{inside}" stroke="{INK}" d="{mark(0, 12, 0)}"/>'

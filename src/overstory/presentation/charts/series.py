@@ -170,7 +170,9 @@ def named_columns(chart: Chart, sheet: Sheet, labels: Sequence[str]) -> list[tup
     most = max(2, int((chart.x.stop - chart.x.start) / room) + 1)
     step = max(1, -(-(len(labels) - 1) // (most - 1)))
     places = list(range(len(labels) - 1, -1, -step))
-    newest = min(chart.x.at(places[0]), chart.width - room / 2) if places else 0.0  # it is moved where it would be cut
+    newest = (
+        min(chart.x.at(places[0]), chart.sheet.width - room / 2) if places else 0.0
+    )  # it is moved where it would be cut
     return [(place, labels[place]) for place in places if place == places[0] or newest - chart.x.at(place) > room - 4]
 
 
@@ -182,7 +184,7 @@ def _draw_events(chart: Chart, sheet: Sheet, events: Sequence[Event]) -> None:
         dashes = "6 2 1 2" if event.kind == "incident" else "2 3"
         words = shortened(drawable(event.text), 30)
         width = sheet.text_width(words)
-        start = min(x - 3, chart.width - width - 2)
+        start = min(x - 3, chart.sheet.width - width - 2)
         row = next((row for row in range(EVENT_ROWS) if taken[row] < start - 8), None)
         top = chart.y.stop - (2 if row is None else 4 + 16 * row)
         chart.add(
@@ -287,7 +289,7 @@ def _draw_names(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
 
 def _draw_legend(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
     for number, name in enumerate(_names(sheet, lines)):
-        place = 12 + (number % 2) * chart.width / 2, 44 + 18 * (number // 2)
+        place = 12 + (number % 2) * chart.sheet.width / 2, 44 + 18 * (number // 2)
         _draw_name(chart, number, name, *place, lines[number].name)
 
 
@@ -301,13 +303,9 @@ def _draw_name(chart: Chart, number: int, name: str, x: float, y: float, whole: 
 
 
 def _draw_key(chart: Chart, sheet: Sheet) -> None:
+    band = f'<path fill="{MUTED}" fill-opacity="0.3" d="M0-5h24v10h-24z"/>'
+    line = f'<path stroke="{MUTED}" stroke-width="1.8" d="M0 0h24"/>'
+    dashes = f'<path stroke="{MUTED}" stroke-width="1.4" stroke-dasharray="4 3" d="M0 0h24"/>'
+    hollow = f'<path fill="{PAPER}" stroke="{MUTED}" d="{mark(0, 12, 0)}"/>'
     x, y = (4, 14) if sheet.is_narrow else (chart.x.start, 12)
-    band = f'fill="{MUTED}" fill-opacity="0.3" d="M{x:.1f} {y - 5:.1f}h24v10h-24z"'
-    line = f'stroke="{MUTED}" stroke-width="1.8" d="M{x:.1f} {y:.1f}h24"'
-    chart.add(f"<path {band}/><path {line}/>")
-    words = "estimate, 95% interval"
-    chart.text(x + 30, y, words)
-    x += 48 + sheet.text_width(words)
-    chart.add(f'<path stroke="{MUTED}" stroke-width="1.4" stroke-dasharray="4 3" d="M{x:.1f} {y:.1f}h24"/>')
-    chart.add(f'<path fill="{PAPER}" stroke="{MUTED}" d="{mark(0, x + 12, y)}"/>')
-    chart.text(x + 30, y, "not detected")
+    chart.key(x, y, (("estimate, 95% interval", band + line), ("not detected", dashes + hollow)))
