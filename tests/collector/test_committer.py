@@ -15,7 +15,7 @@ from overstory.collector.service import Collector
 from overstory.collector.settings import Limits
 from overstory.collector.store import StoreError
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from overstory.supervision.bodies import THREADS, Bodies
+from overstory.supervision.answers import THREADS, Bodies
 from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked, raising, until, upload
 
 

@@ -9,8 +9,8 @@ import re
 import httpx
 import pytest
 
-from overstory.collector.app import build_app
 from overstory.collector.http.pages import public_metric
+from overstory.collector.server import build_app
 from overstory.collector.service import Collector
 from overstory.protocol.errors import FormatError
 from overstory.protocol.metrics import parse_registry

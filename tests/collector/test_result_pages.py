@@ -6,7 +6,7 @@ import random
 import httpx
 import pytest
 
-from overstory.collector import app
+from overstory.collector import server
 from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
@@ -52,8 +52,8 @@ def test_what_is_unknown_or_malformed_is_refused_with_a_reason(metrics, url, pat
 
 def test_an_answer_is_bounded_and_says_what_to_ask_instead(metrics, url, monkeypatch):
     with pytest.raises(ParameterError, match="an answer has at most 10,000,000"):
-        app.check_counts(metrics["tree"], 10_000_000)
-    monkeypatch.setattr(app, "MOST_COUNTS", 100)
+        server.check_counts(metrics["tree"], 10_000_000)
+    monkeypatch.setattr(server, "MOST_COUNTS", 100)
     page, one = pages_of(metrics, url, "bloom/counts", "colour/counts")
     assert (page.status_code, one.status_code) == (400, 200)
     assert "overstory decode --store" in page.json()["detail"]

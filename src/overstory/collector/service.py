@@ -18,7 +18,7 @@ from overstory.collector.settings import DAY, Limits, UpkeepIntervals
 from overstory.collector.store import Store
 from overstory.collector.telemetry import LOG, StateReporter, Telemetry
 from overstory.protocol.metrics import MetricRegistry
-from overstory.supervision.bodies import Bodies
+from overstory.supervision.answers import Bodies
 from overstory.supervision.clock import ClockWatch, steady
 from overstory.supervision.upkeep import Task, Upkeep, ended, in_thread
 

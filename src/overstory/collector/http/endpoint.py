@@ -16,15 +16,13 @@ from overstory.collector.telemetry import Telemetry
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from overstory.supervision.answers import Response, dumped, refusal
-from overstory.supervision.bodies import Bodies, DisconnectedError, Receive
+from overstory.supervision.answers import Bodies, DisconnectedError, Receive, Response, dumped, refusal
 from overstory.supervision.log import SparseLog
 from overstory.supervision.upkeep import Reserve
 
 PATH: Final = "/v1/reports"
 MESSAGE_PATH: Final = "/v1/oblivious"
 RELEASE_PATH: Final = "/v1/oblivious/release"
-URL: Final = PATH.encode()
 _TYPES: Final = {MEDIA_TYPE.encode(): MEDIA_TYPE, JSON.encode(): JSON}
 
 _log: Final = logging.getLogger("overstory.collector")
@@ -85,11 +83,8 @@ def _listed(result: Result, fresh: Iterator[bool]) -> dict[str, Any]:
     }
 
 
-Answered = Callable[[Response], None]
-
-
 class ReportEndpoint:
-    """Admits a request and decides on its body; all methods but `admit` and `decide` are called on the event loop."""
+    """Admits a request and decides on its body; all but `admit` and `decide` is for the event loop."""
 
     def __init__(
         self,
@@ -148,37 +143,30 @@ class ReportEndpoint:
         return self._ingest.decide(body, head.content_type, self._clock(), oblivious=oblivious)
 
     async def taken(self, decision: Decision) -> Response:
-        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self.take(decision, partial(_resolve, answered))
-        return await answered
-
-    def take(self, decision: Decision, answered: Answered) -> None:
-        """Commit what was decided; `answered` is called once, at once or after the commit."""
+        """Commit what was decided, and return the answer to it."""
         self.telemetry.decided(decision)
         if decision.refused is not None:
-            answered(self._counted(refusal(decision.refused, where=decision.where)))
-        elif not decision.received:
-            answered(self._counted(answer_to(decision, ())))
-        else:
-            done = partial(self._committed, decision, answered)
-            if not self._committer.submit(decision.received, decision.num_reports, decision.num_bytes, done):
-                answered(self.refuse(Reason.QUEUE_FULL))
-
-    def _committed(self, decision: Decision, answered: Answered, new: Sequence[bool] | None) -> None:
+            return self._counted(refusal(decision.refused, where=decision.where))
+        if not decision.received:
+            return self._counted(answer_to(decision, ()))
+        committed: asyncio.Future[Sequence[bool] | None] = asyncio.get_running_loop().create_future()
+        done = partial(_resolve, committed)
+        if not self._committer.submit(decision.received, decision.num_reports, decision.num_bytes, done):
+            return self.refuse(Reason.QUEUE_FULL)
+        new = await committed
         if new is None:
-            answered(self.refuse(Reason.STORE))
-            return
+            return self.refuse(Reason.STORE)
         self.telemetry.stored(decision, new)
-        answered(self._counted(answer_to(decision, new)))
+        return self._counted(answer_to(decision, new))
 
     def _counted(self, answer: Response) -> Response:
         self.telemetry.requests[answer.status] += 1
         return answer
 
 
-def _resolve(answered: asyncio.Future[Response], answer: Response) -> None:
-    if not answered.done():  # a server that stops cancels those that wait
-        answered.set_result(answer)
+def _resolve(committed: asyncio.Future[Sequence[bool] | None], new: Sequence[bool] | None) -> None:
+    if not committed.done():  # a server that stops cancels those that wait
+        committed.set_result(new)
 
 
 LONG: Final = 64 * 1024
