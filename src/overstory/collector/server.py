@@ -55,7 +55,7 @@ from overstory.supervision.server import SWEEP, SupervisedServer, server_config
 from overstory.supervision.upkeep import in_thread
 
 if TYPE_CHECKING:
-    from overstory.collector.oblivious.opening import KeyRing
+    from overstory.collector.oblivious.keys import KeyRing
 
 DESCRIPTION: Final = Path(__file__).parent / "http" / "openapi.json"
 """All pages and posts for programs. Its version is the interface's, which changes when clients may notice."""

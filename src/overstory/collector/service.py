@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from overstory.collector.auth import TokenTable
 from overstory.collector.committer import Committer
-from overstory.collector.http.endpoint import ReportEndpoint, ReportEntrance
+from overstory.collector.http.endpoint import Entrance, ReportEndpoint
 from overstory.collector.http.pages import PublicPages
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
@@ -18,12 +18,11 @@ from overstory.collector.settings import DAY, Limits, UpkeepIntervals
 from overstory.collector.store import Store
 from overstory.collector.telemetry import LOG, StateReporter, Telemetry
 from overstory.protocol.metrics import MetricRegistry
-from overstory.supervision.answers import Bodies
 from overstory.supervision.clock import ClockWatch, steady
 from overstory.supervision.upkeep import Task, Upkeep, ended, in_thread
 
 if TYPE_CHECKING:
-    from overstory.collector.oblivious.opening import KeyRing
+    from overstory.collector.oblivious.keys import KeyRing
 
 STOP_SECONDS: Final = 30.0
 """Seconds for which a store that does not answer holds up the end, twice: its running task, and the last writes."""
@@ -57,7 +56,7 @@ class Collector:
         self.endpoint = ReportEndpoint(
             ingest, self.committer, self.tokens, self.telemetry, self.clock, open_writes=open_writes
         )
-        self.reports = ReportEntrance(self.endpoint, Bodies(self.limits.reading_bytes))
+        self.reports = Entrance(self.endpoint, self.endpoint.admit, self.endpoint.post)
         self.oblivious = ObliviousEndpoint(self.reports, self.tokens, ring, self.clock)
         self.telemetry.queue = lambda: (self.committer.reports, self.committer.size)
         self._reporter = StateReporter(self.telemetry, store, lambda: self.registry, self.clock)

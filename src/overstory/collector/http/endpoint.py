@@ -83,6 +83,10 @@ def _listed(result: Result, fresh: Iterator[bool]) -> dict[str, Any]:
     }
 
 
+LONG: Final = 64 * 1024
+"""A longer body that must be parsed or opened is worked on in another thread: the event loop serves others."""
+
+
 class ReportEndpoint:
     """Admits a request and decides on its body; all but `admit` and `decide` is for the event loop."""
 
@@ -98,6 +102,7 @@ class ReportEndpoint:
     ) -> None:
         self._ingest, self._committer, self._tokens, self.open_writes = ingest, committer, tokens, open_writes
         self.limits, self.telemetry, self._clock = ingest.limits, telemetry, clock
+        self.bodies = Bodies(ingest.limits.reading_bytes)
         self.closing = False
         self.reserve = Reserve()
         self._faults = SparseLog(_log)
@@ -142,6 +147,12 @@ class ReportEndpoint:
     def decide(self, head: Head, body: bytes, *, oblivious: bool = False) -> Decision:
         return self._ingest.decide(body, head.content_type, self._clock(), oblivious=oblivious)
 
+    async def post(self, head: Head, body: bytes, *, oblivious: bool = False) -> Response:
+        """Decide about reports, commit them, and answer; `oblivious`: they came sealed, through a relay."""
+        decide = partial(self.decide, head, body, oblivious=oblivious)
+        is_long = len(body) > LONG and head.content_type == JSON
+        return await self.taken(await self.bodies.in_thread(body, decide) if is_long else decide())
+
     async def taken(self, decision: Decision) -> Response:
         """Commit what was decided, and return the answer to it."""
         self.telemetry.decided(decision)
@@ -169,21 +180,16 @@ def _resolve(committed: asyncio.Future[Sequence[bool] | None], new: Sequence[boo
         committed.set_result(new)
 
 
-LONG: Final = 64 * 1024
-"""A longer body that must be parsed or opened is worked on in another thread: the event loop serves others."""
-
-
 class Entrance:
     """The entrance for posts to one path: `judge` says why a head is refused, or None; `work` answers a body."""
 
     def __init__(
         self,
         endpoint: ReportEndpoint,
-        bodies: Bodies,
         judge: Callable[[Head], Reason | Response | None],
         work: Callable[[Head, bytes], Awaitable[Response]],
     ) -> None:
-        self.endpoint, self.bodies, self._judge, self._work = endpoint, bodies, judge, work
+        self.endpoint, self._judge, self._work = endpoint, judge, work
 
     def refuse(self, head: Head) -> Response | None:
         why = self._judge(head)
@@ -195,25 +201,9 @@ class Entrance:
         if refused is not None:
             return refused
         try:
-            body = await self.bodies.read(receive, partial(self.endpoint.too_large, head))
+            body = await self.endpoint.bodies.read(receive, partial(self.endpoint.too_large, head))
             return self.endpoint.refuse(body, close=True) if isinstance(body, Reason) else await self._work(head, body)
         except DisconnectedError:
             return None
         except Exception as error:  # noqa: BLE001 - any error is the collector's, and the reports may come again
             return self.endpoint.fault(error)
-
-
-class ReportEntrance(Entrance):
-    """POST /v1/reports."""
-
-    def __init__(self, endpoint: ReportEndpoint, bodies: Bodies) -> None:
-        super().__init__(endpoint, bodies, endpoint.admit, self.post)
-
-    async def post(self, head: Head, body: bytes, *, oblivious: bool = False) -> Response:
-        """Decide about reports and commit them; `oblivious`: they came sealed, through a relay."""
-
-        def decide() -> Decision:
-            return self.endpoint.decide(head, body, oblivious=oblivious)
-
-        is_long = len(body) > LONG and head.content_type == JSON
-        return await self.endpoint.taken(await self.bodies.in_thread(body, decide) if is_long else decide())
