@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from overstory.collector.ingest.ingest import TemplateCache
+from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.protocol.kinds.base import Report
 from overstory.supervision.connection import BoundedConnection
@@ -366,7 +366,7 @@ def test_a_sender_that_has_said_all_it_has_to_say_is_answered(said):
 
 @pytest.fixture
 def broken(monkeypatch):
-    monkeypatch.setattr(TemplateCache, "recognise", raising(MemoryError()))
+    monkeypatch.setattr(Ingest, "decide", raising(MemoryError()))
 
 
 @pytest.mark.parametrize("count", [1, 20_000])
