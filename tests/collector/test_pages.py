@@ -12,8 +12,7 @@ import pytest
 from overstory.collector import server
 from overstory.collector.auth import Token, TokenTable, sha256
 from overstory.collector.http.endpoint import Head
-from overstory.collector.http.pages import public_metric
-from overstory.collector.service import Collector
+from overstory.collector.service import Collector, public_metric
 from overstory.collector.store import open_store
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.metrics import parse_registry

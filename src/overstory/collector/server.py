@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,6 +28,7 @@ from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.kinds.base import server_half
 from overstory.collector.auth import ADMIN, MONITOR
 from overstory.collector.http.endpoint import PATH, Entrance
+from overstory.collector.oblivious.keys import KeyRing
 from overstory.collector.service import Collector
 from overstory.collector.store import Store, StoreError
 from overstory.collector.store.databases.database import RecountError
@@ -53,9 +54,6 @@ from overstory.supervision.connection import BoundedConnection
 from overstory.supervision.listening import Listening
 from overstory.supervision.server import SWEEP, SupervisedServer, server_config
 from overstory.supervision.upkeep import in_thread
-
-if TYPE_CHECKING:
-    from overstory.collector.oblivious.keys import KeyRing
 
 DESCRIPTION: Final = Path(__file__).parent / "http" / "openapi.json"
 """All pages and posts for programs. Its version is the interface's, which changes when clients may notice."""
