@@ -81,8 +81,8 @@ def test_a_fleet_lives_through_two_years_of_a_panel(folder):
         outcome["not_made"] == {"unasked": 300 * 104 - made[name]} for name, outcome in printed["metrics"].items()
     )
     with open_store(str(folder / "trial.db")) as store:
-        weeks = store.stored("colour")
-    assert sum(weeks.values()) == made["colour"]
+        weeks, came = store.periods("colour"), store.tally("colour", 0, 1 << 20)
+    assert sum(came.values()) == made["colour"]
     assert max(weeks) - min(weeks) > 95
     with (folder / "truth.csv").open() as file:
         held = [int(row["count"]) for row in csv.DictReader(file) if row["metric"] == "colour"]
@@ -90,7 +90,7 @@ def test_a_fleet_lives_through_two_years_of_a_panel(folder):
     again = json.loads(within("simulate", *given, "--json", cwd=folder).stdout)
     assert again["metrics"] == printed["metrics"]
     with open_store(str(folder / "trial.db")) as store:
-        assert store.stored("colour") == weeks  # the same reports: each is counted once
+        assert store.tally("colour", 0, 1 << 20) == came  # the same reports: each is counted once
 
 
 def test_no_password_of_a_store_is_printed():
