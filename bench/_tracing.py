@@ -7,7 +7,6 @@ the function that holds them, and generated methods (of dataclasses) to nobody.
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 import sys
 import threading
@@ -65,7 +64,7 @@ class _Thread:
         if not self._frames:
             self.begun.add(code)
             # What an event loop does with or without work, such as its ticks, is apart.
-            current, depth, apart = None, 0, code in self._always or _of_a_task(frame)
+            current, depth, apart = None, 0, code in self._always
         else:
             current, depth, apart = self._frames[-1][1:]
         if path is not None and code.co_name == "<module>":
@@ -83,13 +82,6 @@ class _Thread:
         """Leave a frame; one that was entered before the trace began is passed over."""
         if self._frames and self._frames[-1][0] is frame:
             self._frames.pop()
-
-
-def _of_a_task(frame: FrameType | None) -> bool:
-    """Whether a frame is a coroutine's, or was called by one, maybe before the trace began."""
-    while frame is not None and not frame.f_code.co_flags & inspect.CO_COROUTINE:
-        frame = frame.f_back
-    return frame is not None
 
 
 class Trace:

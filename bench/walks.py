@@ -40,7 +40,6 @@ GOALS: Final = {
     "second `record`": 13,
     "`flush` and send": 12,
     "POST to answer": 10,
-    "POST like an earlier one": 10,
     "POST, writer thread": 4,
     "counts to estimate": 12,
     "`decode` of files": 25,
@@ -125,8 +124,8 @@ def flush_and_send(folder: Path) -> dict[str, Walk]:
 # --- a collector ------------------------------------------------------------------------------------------------------
 
 
-def requests(folder: Path, count: int) -> list[bytes]:
-    """Return the posts of so many devices, one report each, as HTTP."""
+def request(folder: Path) -> bytes:
+    """Return the post of a device's report, as HTTP."""
     posts: list[bytes] = []
 
     def send(request: Any) -> Any:
@@ -139,39 +138,37 @@ def requests(folder: Path, count: int) -> list[bytes]:
         posts.append("\r\n".join((*lines, "\r\n")).encode() + request.body)
         raise OSError("this device has no network")
 
-    for number in range(count):
-        client = device(folder / f"device {number}", server="http://collector", transport=send)
-        record(client)
-        client.flush()
-    return posts
+    client = device(folder / "device", server="http://collector", transport=send)
+    record(client)
+    client.flush()
+    return posts[0]
 
 
 def post_and_compact(folder: Path) -> dict[str, Walk]:
-    """Post two reports to a collector in this process, one after the other; compact them when it has ended."""
+    """Post a report to a collector in this process; compact it when that has ended."""
     from overstory.collector.store import open_store
 
     registry, store = folder / "metrics.toml", folder / "reports.db"
     registry.write_text(REGISTRY, encoding="utf-8")
-    posts = requests(folder, 2)
+    post = request(folder)
     trace, written = Trace(), io.StringIO()
     walks: list[dict[str, Walk]] = []
 
     def sender() -> None:
         try:
-            post_all()
+            send()
         finally:
             os.kill(os.getpid(), signal.SIGTERM)  # `serve` ends, whatever came of it
 
-    def post_all() -> None:
+    def send() -> None:
         with contextlib.closing(socket.create_connection(address(written), timeout=10)) as connection:
             trace.learn_idleness()
-            for post in posts:
-                with trace.within() as walked:
-                    connection.sendall(post)
-                    answer = connection.recv(65_536)
-                    trace.wait_until_quiet()  # the collector goes on after the answer
-                assert answer.startswith(b"HTTP/1.1 200"), answer
-                walks.append(walked)
+            with trace.within() as walked:
+                connection.sendall(post)
+                answer = connection.recv(65_536)
+                trace.wait_until_quiet()  # the collector goes on after the answer
+            assert answer.startswith(b"HTTP/1.1 200"), answer
+            walks.append(walked)
 
     thread = threading.Thread(target=sender)
     thread.start()
@@ -180,15 +177,13 @@ def post_and_compact(folder: Path) -> dict[str, Walk]:
     with contextlib.redirect_stdout(written), contextlib.redirect_stderr(io.StringIO()), trace.installed():
         command_line(["serve", "--registry", str(registry), "--store", str(store), *options])
     thread.join()
-    assert len(walks) == len(posts), "a post was not answered"
-    first, like = walks
+    assert walks, "the post was not answered"
     with contextlib.closing(open_store(str(store))) as opened:
         opened.remember(parse_registry(REGISTRY))
         compacted = follow(partial(opened.compact, time.time()))
     return {
-        "POST to answer": first["MainThread"],
-        "POST like an earlier one": like["MainThread"],
-        "POST, writer thread": first["overstory-committer"],
+        "POST to answer": walks[0]["MainThread"],
+        "POST, writer thread": walks[0]["overstory-committer"],
         "`Store.compact`": compacted,
     }
 
@@ -250,7 +245,6 @@ WALKS: Final[dict[str, Callable[[Path], dict[str, Walk]]]] = {
     "second `record`": second_record,
     "`flush` and send": flush_and_send,
     "POST to answer": post_and_compact,
-    "POST like an earlier one": post_and_compact,
     "POST, writer thread": post_and_compact,
     "`Store.compact`": post_and_compact,
     "counts to estimate": estimate,

@@ -76,8 +76,8 @@ def test_a_fleet_lives_through_two_years_of_a_panel(folder):
     assert all(outcome["accepted"] == outcome["reports"] for outcome in printed["metrics"].values())
     assert again["metrics"] == printed["metrics"]
     with open_store(str(folder / "trial.db")) as store:
-        weeks = store.stored("colour")
-    assert sum(weeks.values()) == made["colour"], "the same reports: each is counted once"
+        weeks, came = store.periods("colour"), store.tally("colour", 0, 1 << 20)
+    assert sum(came.values()) == made["colour"], "the same reports: each is counted once"
     assert max(weeks) - min(weeks) > 95
 
 

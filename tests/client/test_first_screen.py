@@ -17,7 +17,7 @@ from overstory.client.person.question import CommandContext, asked_of, first_scr
 from overstory.client.person.status import SCREEN, read_status
 from overstory.client.person.view import View, build
 from overstory.client.state.files import StatePaths
-from overstory.collector.http.pages import public_html
+from overstory.collector.service import public_html
 from overstory.console.screens.public import MEANING
 from overstory.presentation.document import Folded, Lines
 from overstory.presentation.render_html import STYLE, as_page, policy_of

@@ -11,7 +11,7 @@ import pytest
 from overstory.client.person.commands import main
 from overstory.client.state.rows import RowState
 from overstory.client.upload.http import Response
-from overstory.collector.http.pages import public_html, public_registry
+from overstory.collector.service import public_html, public_registry
 from overstory.protocol.metrics import MetricRegistry, parse_registry
 from support.collector_doubles import accepted
 from support.devices import DEFAULT, OBLIVIOUS, Clock, device, oblivious_registry, queue_report, rows_of

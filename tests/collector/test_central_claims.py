@@ -5,9 +5,9 @@ import json
 import pytest
 
 from overstory.cli.main import main
-from overstory.collector.app import counts_text
-from overstory.collector.http.pages import PublicPages
 from overstory.collector.ingest.received import Released
+from overstory.collector.server import counts_text
+from overstory.collector.service import PublicPages
 from overstory.collector.store import open_store
 from overstory.protocol.metrics import parse_registry
 from overstory.queries.counts import PeriodCounts, read_store

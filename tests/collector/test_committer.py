@@ -9,13 +9,13 @@ from typing import Any, cast
 import pytest
 
 from overstory.collector.committer import Committer
-from overstory.collector.http.endpoint import LONG, ReportEntrance, read_head
+from overstory.collector.http.endpoint import LONG, ReportEndpoint, read_head
 from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits
 from overstory.collector.store import StoreError
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from overstory.supervision.bodies import THREADS, Bodies
+from overstory.supervision.answers import THREADS, Bodies
 from support.collector_in_process import METRICS, NEVER, NOW, FakeStore, asked, raising, until, upload
 
 
@@ -254,9 +254,9 @@ async def test_bodies_that_wait_for_a_thread_are_bounded_with_those_being_read()
     assert first.json()["reason"] == third.json()["reason"] == "damaged"
 
 
-class Endpoint:
-    def admit(self, head):
-        return None
+class Endpoint(ReportEndpoint):
+    def __init__(self):
+        self.bodies = Bodies(Limits().reading_bytes)
 
     def decide(self, head, body, *, oblivious):
         return threading.current_thread()
@@ -277,8 +277,7 @@ class Endpoint:
 )
 def test_what_can_take_long_is_not_decided_on_the_event_loop(content_type, size, on_loop):
     head = read_head([(b"content-type", content_type.encode())])
-    post = ReportEntrance(cast("Any", Endpoint()), Bodies(Limits().reading_bytes))
-    decided = cast("Any", asyncio.run(post.post(head, bytes(size))))
+    decided = cast("Any", asyncio.run(Endpoint().post(head, bytes(size))))
     assert (decided is threading.current_thread()) == on_loop
 
 

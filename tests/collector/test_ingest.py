@@ -116,8 +116,9 @@ def other_parameters(field):
 
 
 @pytest.mark.parametrize("field", ["digest", "num_bits", "num_cohorts"])
-def test_other_parameters_are_refused(field):
+def test_other_parameters_and_a_batch_without_reports_are_refused(field):
     assert only(decide(upload(raw=other_parameters(field)))).reason is Reason.WRONG_PARAMETERS
+    assert only(decide(upload(raw=packed(METRICS["bloom"], [])))).reason is Reason.DAMAGED
 
 
 @pytest.mark.parametrize(
@@ -133,10 +134,6 @@ def test_other_parameters_are_refused(field):
 )
 def test_a_period_is_taken_from_one_before_it_begins_until_its_grace_is_over(period, reason):
     assert only(decide(upload(period=period))).reason is reason
-
-
-def test_an_empty_batch_is_none():
-    assert only(decide(upload(raw=packed(METRICS["bloom"], [])))).reason is Reason.DAMAGED
 
 
 @pytest.mark.parametrize("body", [b"", b"OVSU", b"\0" * 100, upload()[:-1], upload() + b"x"])
@@ -196,17 +193,10 @@ def test_json_is_taken_like_binary(name):
         (b'{"a":' * 100_000, Reason.DAMAGED, "nested too deeply"),
         (b'{"uploads": ' + b"9" * 5_000 + b"}", Reason.DAMAGED, ""),
         (b"\xff\xfe\x00", Reason.DAMAGED, ""),
-        (b"null", Reason.DAMAGED, ""),
-        (b'{"uploads": [{"batch": 1}]}', Reason.DAMAGED, "uploads[0]"),
         (b'{"uploads": [], "uploads": []}', Reason.DAMAGED, "'uploads' appears twice"),
         (as_json().replace(b'"period":', b'"metric": "colour", "period":'), Reason.DAMAGED, "'metric' appears twice"),
-        (as_json(batch="short"), Reason.DAMAGED, ""),
-        (as_json(digest="x"), Reason.DAMAGED, "uploads[0].digest"),
-        (as_json(reports=[[99_999_999, "000000"]]), Reason.COHORT, "uploads[0].reports[0][0]"),
         (as_json(reports=[[-1, "000000"]]), Reason.COHORT, "uploads[0].reports[0][0]"),
-        (as_json(reports=[[0, "00"]]), Reason.BITS, ""),
         (as_json(reports=[[0, "000000"], [0, "xx"]]), Reason.BITS, "uploads[0].reports[1][1]"),
-        (as_json(period="yesterday"), Reason.DAMAGED, ""),
     ],
 )
 def test_bad_json_refuses_the_request_and_says_where(body, reason, where):
@@ -244,73 +234,6 @@ def test_expiry_is_judged_by_when_a_period_began_as_a_device_does():
     assert only(decide(upload("colour", period=last), now=metric.accept_until(last))).reason is Reason.PERIOD_CLOSED
 
 
-# The short way: what it takes, the long way takes alike.
-NAMES = [name for name in METRICS if name != "ended"]
-
-
-def warmed():
-    ingest = Ingest(METRICS)
-    for name in NAMES:
-        assert ingest.decide(upload(name), MEDIA_TYPE, NOW).num_reports == 1
-    return ingest
-
-
-WARM, COLD = warmed(), Ingest(METRICS)
-COLD._templates.remember = lambda *_: None
-
-
-def alike(body, now):
-    short, long = WARM.decide(body, MEDIA_TYPE, now), COLD.decide(body, MEDIA_TYPE, now)
-    assert (short.refused, short.results, short.received) == (long.refused, long.results, long.received)
-    assert short.num_reports == long.num_reports
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_second_report_is_recognised_and_taken_alike(name):
-    body = upload(name, raw=packed(METRICS[name], sound(METRICS[name], 1, seed=9)))
-    assert WARM._templates.recognise(body, NOW) is not None
-    alike(body, NOW)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@given(st.data())
-def test_any_report_with_a_right_checksum_is_decided_alike(name, data):
-    metric, shape = METRICS[name], COLD._metrics[name][1]
-    cohort = data.draw(st.integers(0, (1 << 8 * shape.cohort_bytes) - 1) | st.integers(0, metric.mechanism.num_cohorts))
-    cohort = min(cohort, (1 << 8 * shape.cohort_bytes) - 1)
-    bits = data.draw(st.integers(0, (1 << 8 * shape.width) - 1))
-    alike(upload(name, raw=packed(metric, [Report(cohort, bits)])), NOW)
-
-
-@given(st.integers(TODAY - 2, TODAY + 40), st.integers(-2, 2), st.sampled_from([TODAY - 1, TODAY, TODAY + 1]))
-def test_time_is_looked_at_every_time(day, second, period):
-    body, then = upload(period=period), (period + 1) * DAY - 10
-    WARM.decide(upload(period=period), MEDIA_TYPE, then)
-    alike(body, day * DAY + second)
-
-
-def test_late_reports_of_before_a_metric_expired_are_recognised_until_their_grace_is_over():
-    metric = METRICS["bloom"]
-    ends, ingest = metric.expires_at, Ingest(METRICS)
-    last = metric.period.number(ends - 1)
-    assert ingest.decide(upload(period=last), MEDIA_TYPE, ends - 1).num_reports == 1
-    assert ingest._templates.recognise(upload(period=last), ends - 1) is not None
-    closes = metric.accept_until(last)
-    assert closes > ends
-    assert ingest._templates.recognise(upload(period=last), closes - 1) is not None
-    assert ingest._templates.recognise(upload(period=last), closes) is None
-    ingest.decide(upload(period=last + 1), MEDIA_TYPE, ends)
-    assert ingest._templates.recognise(upload(period=last + 1), ends) is None
-
-
-def test_patterns_are_bounded(monkeypatch):
-    monkeypatch.setattr("overstory.collector.ingest.ingest.MOST", 10)
-    ingest = Ingest(METRICS)
-    for period in range(TODAY - 25, TODAY):
-        ingest.decide(upload(period=period), MEDIA_TYPE, NOW)
-        assert len(ingest._templates._by_key) <= 10
-
-
 # Uploads that name a group.
 GROUPS = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'
 GROUPED = parse_registry(registry_of({"grouped": {"domain": COLOURS, "groups": GROUPS}, "plain": {"domain": COLOURS}}))
@@ -325,20 +248,14 @@ def decided(ingest, raw):
     return ingest.decide(raw, MEDIA_TYPE, NOW)
 
 
-@pytest.mark.parametrize(
-    ("metric", "group"), [("grouped", "1.2"), ("grouped", "1"), ("plain", "1.0"), ("plain", "other")]
-)
-def test_a_group_that_the_metric_does_not_list_is_refused_by_a_reason_of_its_own(metric, group):
-    decision = decided(Ingest(GROUPED), in_group(group, metric))
-    assert decision.received == []
-    assert [result.reason for result in decision.results] == [Reason.UNKNOWN_GROUP]
-    assert (Reason.UNKNOWN_GROUP.status, Reason.UNKNOWN_GROUP.final) == (409, False), "a device waits for the operator"
-
-
-def test_an_unlisted_group_does_not_stop_the_other_uploads_of_a_request():
-    decision = decided(Ingest(GROUPED), in_group("1.0") + in_group("1.2") + in_group("other") + in_group("", "plain"))
-    assert [result.reason for result in decision.results] == [None, Reason.UNKNOWN_GROUP, None, None]
+def test_a_group_that_the_metric_does_not_list_is_refused_alone_by_a_reason_of_its_own():
+    sent = {("grouped", "1.2"): False, ("grouped", "1"): False, ("plain", "1.0"): False, ("plain", "other"): False}
+    sent |= {("grouped", "1.0"): True, ("grouped", "other"): True, ("plain", ""): True}
+    decision = decided(Ingest(GROUPED), b"".join(in_group(group, metric) for metric, group in sent))
+    refused = Reason.UNKNOWN_GROUP
+    assert [result.reason for result in decision.results] == [None if taken else refused for taken in sent.values()]
     assert [received.group for received in decision.received] == ["1.0", "other", ""]
+    assert (refused.status, refused.final) == (409, False), "a device waits for the operator"
 
 
 @pytest.mark.parametrize("spoiled", [b"1\0", b"1\n", b"\x1b1", b" 1", b"=1", b"\xc3\xa9", b"1" * 33])
@@ -348,17 +265,6 @@ def test_a_group_that_cannot_travel_is_damaged(spoiled):
     decision = decided(Ingest(GROUPED), changed)
     assert (decision.refused, decision.received) == (Reason.DAMAGED, [])
     assert "is no group" in decision.where
-
-
-def test_the_fast_path_names_the_group_of_each_upload():
-    ingest = Ingest(GROUPED)
-    for group in ("1.0", "1.1", "", "other") * 2:  # the second time each has a template
-        decision = decided(ingest, in_group(group))
-        assert [received.group for received in decision.received] == [group]
-    assert len(ingest._templates._by_key) == 4
-    fast = [ingest._templates.recognise(in_group(group), NOW) for group in ("1.0", "1.1", "", "other")]
-    assert [received.group for received in fast if received is not None] == ["1.0", "1.1", "", "other"]
-    assert ingest._templates.recognise(in_group("1.2"), NOW) is None
 
 
 def test_json_names_the_group_as_well():

@@ -141,7 +141,6 @@ async def test_a_store_that_fails_is_a_passing_problem_inside():
 
 
 async def test_an_oblivious_metric_is_refused_directly_also_after_sealed_ones_were_taken():
-    """A template that a sealed upload left must not let a direct one through."""
     async with collecting(open_writes=True) as (collector, client):
         for _ in range(3):
             sealed = seal(upload())

@@ -14,15 +14,17 @@ from overstory.cli.main import main
 from overstory.collector.checkup import check_keys
 from overstory.collector.oblivious import keys as keys_module
 from overstory.collector.oblivious.keys import (
+    CIPHERS,
+    LEAST,
     UNDECRYPTABLE,
     UNKNOWN_KEY,
+    KeyRing,
     PrivateKey,
     add_key,
     public_line,
     read_private_keys,
     remove_key,
 )
-from overstory.collector.oblivious.opening import CIPHERS, LEAST, KeyRing
 from overstory.protocol.errors import OverstoryError, ParameterError, WireError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.oblivious.formats import REQUEST_TYPE, KeyConfiguration, Request, read_keys, read_request

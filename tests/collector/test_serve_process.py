@@ -8,7 +8,6 @@ import signal
 import socket
 import sqlite3
 import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -25,7 +24,6 @@ from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.upload import Upload, encode_reports, encode_upload
 from overstory.supervision.listening import Listening, ServingError
 from support.collector_in_process import ABOUT, METRICS, REGISTRY, batch_id, sound
-from support.collector_processes import CollectorProcess
 from support.listening_process import ListeningProcess
 from support.misfortunes import until
 from support.processes import make_certificate
@@ -45,15 +43,34 @@ def upload(name="bloom", batch=None):
     return encode_upload(Upload(batch or batch_id(), name, metric.period.number(time.time()), reports))
 
 
-@pytest.fixture
-def registry(tmp_path):
-    path = tmp_path / "metrics.toml"
-    path.write_text(REGISTRY)
-    return path
+class Serving(ListeningProcess):
+    def __init__(self, folder, *options):
+        self.said, self.log_file, self.options = [], folder / "log", options
+
+    def command(self):
+        return [sys.executable, "-m", "overstory", "serve", *self.options]
+
+    def log(self):
+        return self.log_file.read_text()
+
+    def hang_up(self, said):
+        before = len(self.log())
+        os.kill(self.pid, signal.SIGHUP)
+        until(lambda: said in self.log()[before:])
 
 
-def running(registry, *options, store=None):
-    return CollectorProcess(registry, str(store or registry.parent / "store.db"), options)
+@contextmanager
+def serving(folder, *options, writes=("--open-writes",), **environ):
+    if not (folder / "metrics.toml").exists():
+        (folder / "metrics.toml").write_text(REGISTRY)
+    plain = "--registry", "metrics.toml", "--store", "store.db", "--port", "0", *writes, "OVERSTORY_GRACE=0"
+    running = Serving(folder, *(plain if not environ else ()), *options)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("OVERSTORY")}
+    running.start(running.log_file, env=clean | environ, cwd=folder)
+    try:
+        yield running
+    finally:
+        running.kill()
 
 
 def get(address, path, **headers):
@@ -61,7 +78,7 @@ def get(address, path, **headers):
     return answer.status_code, answer.headers, answer.content
 
 
-def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_ready_until_its_end(registry):
+def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_ready_until_its_end(tmp_path):
     acknowledged, refused = [], []
 
     def load(address):
@@ -78,7 +95,7 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_r
         except (OSError, AssertionError):
             return  # it has ended
 
-    with running(registry, "--open-writes", "OVERSTORY_GRACE=1") as process:
+    with serving(tmp_path, "OVERSTORY_GRACE=1") as process:
         address = process.address
         threads = [threading.Thread(target=load, args=(address,)) for _ in range(8)]
         for thread in threads:
@@ -97,9 +114,9 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_r
             thread.join(10)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address, timeout=1)
-    with open_store(str(registry.parent / "store.db"), METRICS) as store:
+    with open_store(str(tmp_path / "store.db"), METRICS) as store:
         kept = sum(counts.num_reports for counts in store.counts(BLOOM, 0, 1 << 30).values())
-        with closing(sqlite3.connect(registry.parent / "store.db")) as raw:
+        with closing(sqlite3.connect(tmp_path / "store.db")) as raw:
             known = ids_in_file(raw)
     assert len(acknowledged) > 50
     assert set(known) >= set(acknowledged)
@@ -108,9 +125,8 @@ def test_a_signal_under_load_loses_nothing_that_was_acknowledged_and_it_is_not_r
     assert all(status == 503 and int(after) > 0 for status, after in refused)
 
 
-def test_tokens_rotate_while_it_runs(registry):
-    store_file = str(registry.parent / "store.db")
-    with open_store(store_file, METRICS, create=True) as store, running(registry, store=store_file) as process:
+def test_tokens_rotate_while_it_runs(tmp_path):
+    with open_store(str(tmp_path / "store.db"), METRICS, create=True) as store, serving(tmp_path, writes=()) as process:
 
         def status(token):
             with Wire(process.address) as wire:
@@ -136,41 +152,26 @@ def test_tokens_rotate_while_it_runs(registry):
         )
 
 
-@contextmanager
-def spoken(registry, *options):
-    command = [sys.executable, "-m", "overstory", "serve", "--registry", str(registry), "--port", "0"]
-    command += ["--store", str(registry.parent / "store.db"), *options]
-    environ = os.environ | {"OVERSTORY_GRACE": "0"}
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        first, said = process.stdout.readline(), []
-        try:
-            yield first, said
-        finally:
-            process.send_signal(signal.SIGINT)
-            said += process.communicate(timeout=20)
-    assert process.returncode == 0
-
-
-def test_nothing_about_a_sender_is_logged_or_stored(registry):
+def test_nothing_about_a_sender_is_logged_or_stored(tmp_path):
     marks = [b"Trackable-Agent/7", b"203.0.113.77", b"a-very-personal-cookie"]
     more = (b"User-Agent: " + marks[0], b"X-Forwarded-For: " + marks[1], b"Cookie: " + marks[2])
     page = b"GET /trackable-page HTTP/1.1\r\nHost: c\r\n" + b"\r\n".join(more) + b"\r\n\r\n"
     requests = {post(upload(), *more): 200, post(b"nonsense", *more): 400, page: 404, b"nonsense " + marks[0]: 400}
-    with spoken(registry, "--open-writes") as (first, said):
-        address = "127.0.0.1", int(first.rpartition(":")[2])
+    with serving(tmp_path) as running:
         for request, status in requests.items():
-            with Wire(address) as wire:
+            with Wire(running.address) as wire:
                 assert wire.send(request).answer()[0] == status
-    assert said[0] == ""
-    words = [line.split()[1:5] for line in said[1].splitlines()]
+        assert running.stop() == 0
+    assert [line.startswith("listening on ") for line in running.said] == [True]
+    words = [line.split()[1:5] for line in running.log().splitlines()]
     assert [" ".join(first) for first in words] == [
         "info there is no",
         "info overstory 0.2.0.dev0 serves",
         "info stopping: reports are",
         "info stopped: everything that",
     ]
-    assert not [mark for mark in [*marks, b"trackable-page"] if mark.decode() in said[1]]
-    files = b"".join(path.read_bytes() for path in registry.parent.glob("store.db*"))
+    assert not [mark for mark in [*marks, b"trackable-page"] if mark.decode() in running.log()]
+    files = b"".join(path.read_bytes() for path in tmp_path.glob("store.db*"))
     assert files
     assert not [mark for mark in [*marks, b"trackable-page", b"127.0.0.1"] if mark in files]
 
@@ -181,7 +182,8 @@ def test_a_host_that_no_name_can_be_is_said(host):
         Listening(host, 0).bind()
 
 
-def test_it_says_why_it_cannot_serve(registry):
+def test_it_says_why_it_cannot_serve(tmp_path):
+    (registry := tmp_path / "metrics.toml").write_text(REGISTRY)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for options, says in (
             (("--port", taken.getsockname()[1]), "in use"),
@@ -189,45 +191,14 @@ def test_it_says_why_it_cannot_serve(registry):
             (("OVERSTORY_TLS_KEY=a.pem", "OVERSTORY_TLS_CERTIFICATE=a.pem"), "no such file"),
             ((f"OVERSTORY_TLS_KEY={registry}", f"OVERSTORY_TLS_CERTIFICATE={registry}"), "certificate and key"),
         ):
-            ran = overstory("serve", "--registry", registry, "--store", "s.db", *options, cwd=registry.parent)
+            ran = overstory("serve", "--registry", registry, "--store", "s.db", *options, cwd=tmp_path)
             assert (ran.returncode, says in ran.stderr, "Traceback" in ran.stderr) == (2, True, False)
 
 
-def test_a_public_address_without_tls_is_warned_of(registry):
-    with spoken(registry, "--host", "0.0.0.0") as (first, said):
-        assert first.startswith("listening on http://0.0.0.0:")
-    assert "there is no TLS" in said[1]
-
-
-# As an operator meets it: log lines, reload, one process on a file
-class Serving(ListeningProcess):
-    def __init__(self, folder, *options):
-        self.said, self.log_file, self.options = [], folder / "log", options
-
-    def command(self):
-        return [sys.executable, "-m", "overstory", "serve", *self.options]
-
-    def log(self):
-        return self.log_file.read_text()
-
-    def hang_up(self, said):
-        before = len(self.log())
-        os.kill(self.pid, signal.SIGHUP)
-        until(lambda: said in self.log()[before:])
-
-
-@contextmanager
-def serving(folder, *options, **environ):
-    if not (folder / "metrics.toml").exists():
-        (folder / "metrics.toml").write_text(REGISTRY)
-    plain = "--registry", "metrics.toml", "--store", "store.db", "--port", "0", "--open-writes", "OVERSTORY_GRACE=0"
-    running = Serving(folder, *(plain if not environ else ()), *options)
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("OVERSTORY")}
-    running.start(running.log_file, env=clean | environ, cwd=folder)
-    try:
-        yield running
-    finally:
-        running.kill()
+def test_a_public_address_without_tls_is_warned_of(tmp_path):
+    with serving(tmp_path, "--host", "0.0.0.0") as running:
+        assert running.said[0].startswith("listening on http://0.0.0.0:")
+        assert "there is no TLS" in running.log()
 
 
 def status(wire, name):

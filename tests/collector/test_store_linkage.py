@@ -37,22 +37,17 @@ def test_ids_lie_alone_with_a_day():
         assert table is BATCH_IDS or "forget_after" not in names
 
 
-def test_a_refusal_has_a_day_or_a_metric_and_nothing_of_who_sent_it():
-    assert set(TALLIES.c.keys()) == {"metric", "period", "reason", "refused"}
+def test_what_is_stored_of_refusals_collectors_tokens_and_notes_names_nobody():
+    """A collector is a random id without a machine or an address; nothing of a token's use; a note has no author."""
     # One number for both: with a metric it is that of the metric's period, so a row has no place for a day as well.
     assert {column.name for column in TALLIES.primary_key} == {"metric", "period", "reason"}
-
-
-def test_a_collector_is_a_random_id_and_has_no_machine_and_no_address():
-    assert set(COLLECTORS.c.keys()) == {"id", "version", "started", "last_seen", "waiting"}
-
-
-def test_nothing_of_a_tokens_use_is_stored():
-    assert set(TOKENS.c.keys()) == {"id", "sha256", "role", "application", "created", "expires", "revoked"}
-
-
-def test_a_note_has_no_author_and_no_time_of_writing():
-    assert set(NOTES.c.keys()) == {"id", "metric", "day", "kind", "text"}
+    columns = {
+        TALLIES: {"metric", "period", "reason", "refused"},
+        COLLECTORS: {"id", "version", "started", "last_seen", "waiting"},
+        TOKENS: {"id", "sha256", "role", "application", "created", "expires", "revoked"},
+        NOTES: {"id", "metric", "day", "kind", "text"},
+    }
+    assert {table.name: set(table.c.keys()) for table in columns} == {table.name: own for table, own in columns.items()}
 
 
 def test_no_database_has_other_columns(store_url):

@@ -115,11 +115,3 @@ def test_who_waits_is_served_before_who_comes_again():
         served.append("again")
     thread.join()
     assert served == ["waiting", "again"]
-
-
-def test_a_failure_gives_it_back():
-    lock = FairLock()
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError), lock:
-            _ = 1 / 0
-        assert not lock._lock.locked()

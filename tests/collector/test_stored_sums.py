@@ -19,7 +19,7 @@ from overstory.collector.store.counts import pack_counts, pack_sums, unpack_coun
 from overstory.collector.store.schema import COUNTS
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import COLOURS, registry_of
-from support.store_samples import ABOUT, DAY, NOW, received, registry, reports, summed
+from support.store_samples import ABOUT, NOW, received, registry, reports, summed
 
 PERIOD = 20_000
 
@@ -40,18 +40,6 @@ def test_a_folding_that_is_undone_sums_nothing(store, metrics, monkeypatch):
     store.compact(NOW)
     assert len(calls) > 1
     assert store.sums(metric, PERIOD, PERIOD) == {PERIOD: summed(metric, sent)}
-
-
-def test_sums_end_with_their_reports(store, metrics):
-    metric = metrics["bloom"]
-    store.add([received(metric, PERIOD, reports(metric, 9, random.Random(1)))])
-    store.compact(NOW)
-    store.retain(NOW)
-    assert store.sums(metric, PERIOD, PERIOD)
-    store.retain(NOW + 1000 * DAY)
-    assert store.sums(metric, PERIOD, PERIOD) == {}
-    with store._database.snapshot() as connection:
-        assert connection.execute(select(COUNTS.c.sums)).scalar() is None
 
 
 def test_another_list_of_candidates_is_summed_again(store_url, tmp_path):

@@ -4,7 +4,6 @@ So is nginx, with the configuration of examples/deploy: somebody else's program,
 """
 
 import re
-import shutil
 import socket
 import threading
 import time
@@ -15,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
-from support.nginx import free_port, nginx, running
+from support.nginx import free_port, running
 from support.relayed_devices import collecting
 from support.relays import RelayProcess, health, message, post, raw_post, receiving, relaying
 
@@ -257,13 +256,3 @@ def test_devices_report_to_a_collector_through_it(tmp_path):
         with running(tmp_path, here(CONFIGURATION.read_text(), port, server), port) as address:
             sent = Counter(site.report(number, "http://{}:{}/".format(*address), server) for number in range(8))
         assert site.counts() == sent
-
-
-def test_without_nginx_a_test_is_skipped_or_fails_where_it_is_required(monkeypatch):
-    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
-    monkeypatch.delenv("OVERSTORY_NGINX", raising=False)
-    with pytest.raises(pytest.skip.Exception, match="apt install nginx-light"):
-        nginx()
-    monkeypatch.setenv("OVERSTORY_NGINX", "required")
-    with pytest.raises(pytest.fail.Exception, match="OVERSTORY_NGINX=required"):
-        nginx()

@@ -9,7 +9,7 @@ from typing import Any
 
 from httpx import ASGITransport, AsyncClient
 
-from overstory.collector.app import build_app
+from overstory.collector.server import build_app
 from overstory.collector.service import Collector
 from overstory.collector.settings import UpkeepIntervals
 from overstory.collector.store import Received

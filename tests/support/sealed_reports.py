@@ -4,8 +4,7 @@ import json
 from datetime import date
 from pathlib import Path
 
-from overstory.collector.oblivious.keys import PrivateKey, public_line
-from overstory.collector.oblivious.opening import CIPHERS, KeyRing
+from overstory.collector.oblivious.keys import CIPHERS, KeyRing, PrivateKey, public_line
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.oblivious.formats import Request, read_response
 from overstory.protocol.oblivious.messages import (

@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 from overstory.protocol.oblivious.formats import REQUEST_TYPE
 from overstory.protocol.wire import is_loopback, parse_digits
 from overstory.protocol.wire.reasons import Reason
-from overstory.supervision.answers import ON_ALL, Response
-from overstory.supervision.bodies import Bodies, DisconnectedError, Receive, Send
+from overstory.supervision.answers import ON_ALL, Bodies, DisconnectedError, Receive, Response, Send
 from overstory.supervision.log import SparseLog
 
 LOG: Final = logging.getLogger("overstory.relay")

@@ -128,7 +128,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._feed(memoryview(data))
 
     def on_message_begin(self) -> None:
-        """Begin a head; uvicorn hears of it in `_begin_cycle`."""
+        """Begin a head; uvicorn hears of it when the head is complete."""
         if not self._parsing_ended:
             self._in_request = self._in_head = True
             self._num_begun += 1
@@ -150,7 +150,12 @@ class BoundedConnection(HttpToolsProtocol):
             return
         self._in_head, self._framing_bytes = False, 0
         self._unanswered += 1
-        self._begin_cycle()
+        url, headers, expecting = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expecting
+        self.headers += headers
+        super().on_headers_complete()
+        self.cycle.transport = self._cycle_transport  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         if not self._parsing_ended:
@@ -160,7 +165,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         if not self._parsing_ended and not self._upgrade_offered:
-            self._end_request()
+            self._in_request, self._in_head, self._framing_bytes = False, True, 0
+            self._cancel_deadline()
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -191,18 +197,6 @@ class BoundedConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         self._end(error_response(400, "http", msg, close=True))
-
-    def _begin_cycle(self) -> None:
-        url, headers, expecting = self.url, self.headers, self.expect_100_continue
-        super().on_message_begin()
-        self.url, self.expect_100_continue = url, expecting
-        self.headers += headers
-        super().on_headers_complete()
-        self.cycle.transport = self._cycle_transport  # type: ignore[assignment]
-
-    def _end_request(self) -> None:
-        self._in_request, self._in_head, self._framing_bytes = False, True, 0
-        self._cancel_deadline()
 
     def _feed(self, data: memoryview) -> None:
         at, begun = 0, self._num_begun

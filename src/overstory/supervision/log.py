@@ -16,12 +16,9 @@ class _Line(logging.Formatter):
     """Time in UTC, level and message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}"
+        created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+        line = f"{created} {record.levelname.lower()} {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-def _time(record: logging.LogRecord) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
 
 
 def begin_log(log: logging.Logger, stream: TextIO | None = None) -> None:

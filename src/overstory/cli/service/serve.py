@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from overstory.cli.arguments import PREFIX
 from overstory.cli.service.commands import SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.collector.checkup import check_kernels, check_keys, check_promises, guarded
+from overstory.collector.oblivious.keys import KeyRing, read_private_keys
 from overstory.collector.server import serve
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits, UpkeepIntervals
@@ -24,9 +23,6 @@ from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import MetricRegistry, load_registry
 from overstory.supervision.listening import Listening
 from overstory.supervision.log import begin_log
-
-if TYPE_CHECKING:
-    from overstory.collector.oblivious.opening import KeyRing
 
 _NO_TLS: Final = "%s can be reached from other machines, and there is no TLS: tokens cross the network unencrypted"
 _VISIBLE: Final = (
@@ -47,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
     if has_password(store_on_command_line):
         LOG.warning(_VISIBLE, PREFIX)
 
-    read_ring, read_registry = _ring_reader(args.oblivious_keys), partial(_read_registry, args)
+    path, read_registry = args.oblivious_keys, partial(_read_registry, args)
+    read_ring = None if path is None else lambda: KeyRing(read_private_keys(path))
     ring, registry = read_ring() if read_ring else None, read_registry()
     store = open_to_serve(args.store, registry)
     collector = Collector(
@@ -71,15 +68,6 @@ def _read_registry(args: argparse.Namespace) -> MetricRegistry:
             LOG.warning("%s%s", finding.detail, f". To do: {finding.do}" if finding.do else "")
     check_promises(args.store, registry, allow_weaker=args.allow_weaker, warn=LOG.warning)
     return registry
-
-
-def _ring_reader(path: Path | None) -> Callable[[], KeyRing] | None:
-    """Return what reads the private keys; None without a file. Who has none needs no cryptography."""
-    if path is None:
-        return None
-    from overstory.collector.oblivious.opening import load_ring
-
-    return partial(load_ring, path)
 
 
 def open_to_serve(url: str, registry: MetricRegistry) -> Store:

@@ -16,15 +16,13 @@ from overstory.collector.telemetry import Telemetry
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from overstory.supervision.answers import Response, dumped, refusal
-from overstory.supervision.bodies import Bodies, DisconnectedError, Receive
+from overstory.supervision.answers import Bodies, DisconnectedError, Receive, Response, dumped, refusal
 from overstory.supervision.log import SparseLog
 from overstory.supervision.upkeep import Reserve
 
 PATH: Final = "/v1/reports"
 MESSAGE_PATH: Final = "/v1/oblivious"
 RELEASE_PATH: Final = "/v1/oblivious/release"
-URL: Final = PATH.encode()
 _TYPES: Final = {MEDIA_TYPE.encode(): MEDIA_TYPE, JSON.encode(): JSON}
 
 _log: Final = logging.getLogger("overstory.collector")
@@ -85,11 +83,12 @@ def _listed(result: Result, fresh: Iterator[bool]) -> dict[str, Any]:
     }
 
 
-Answered = Callable[[Response], None]
+LONG: Final = 64 * 1024
+"""A longer body that must be parsed or opened is worked on in another thread: the event loop serves others."""
 
 
 class ReportEndpoint:
-    """Admits a request and decides on its body; all methods but `admit` and `decide` are called on the event loop."""
+    """Admits a request and decides on its body; all but `admit` and `decide` is for the event loop."""
 
     def __init__(
         self,
@@ -103,6 +102,7 @@ class ReportEndpoint:
     ) -> None:
         self._ingest, self._committer, self._tokens, self.open_writes = ingest, committer, tokens, open_writes
         self.limits, self.telemetry, self._clock = ingest.limits, telemetry, clock
+        self.bodies = Bodies(ingest.limits.reading_bytes)
         self.closing = False
         self.reserve = Reserve()
         self._faults = SparseLog(_log)
@@ -147,42 +147,37 @@ class ReportEndpoint:
     def decide(self, head: Head, body: bytes, *, oblivious: bool = False) -> Decision:
         return self._ingest.decide(body, head.content_type, self._clock(), oblivious=oblivious)
 
-    async def taken(self, decision: Decision) -> Response:
-        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self.take(decision, partial(_resolve, answered))
-        return await answered
+    async def post(self, head: Head, body: bytes, *, oblivious: bool = False) -> Response:
+        """Decide about reports, commit them, and answer; `oblivious`: they came sealed, through a relay."""
+        decide = partial(self.decide, head, body, oblivious=oblivious)
+        is_long = len(body) > LONG and head.content_type == JSON
+        return await self.taken(await self.bodies.in_thread(body, decide) if is_long else decide())
 
-    def take(self, decision: Decision, answered: Answered) -> None:
-        """Commit what was decided; `answered` is called once, at once or after the commit."""
+    async def taken(self, decision: Decision) -> Response:
+        """Commit what was decided, and return the answer to it."""
         self.telemetry.decided(decision)
         if decision.refused is not None:
-            answered(self._counted(refusal(decision.refused, where=decision.where)))
-        elif not decision.received:
-            answered(self._counted(answer_to(decision, ())))
-        else:
-            done = partial(self._committed, decision, answered)
-            if not self._committer.submit(decision.received, decision.num_reports, decision.num_bytes, done):
-                answered(self.refuse(Reason.QUEUE_FULL))
-
-    def _committed(self, decision: Decision, answered: Answered, new: Sequence[bool] | None) -> None:
+            return self._counted(refusal(decision.refused, where=decision.where))
+        if not decision.received:
+            return self._counted(answer_to(decision, ()))
+        committed: asyncio.Future[Sequence[bool] | None] = asyncio.get_running_loop().create_future()
+        done = partial(_resolve, committed)
+        if not self._committer.submit(decision.received, decision.num_reports, decision.num_bytes, done):
+            return self.refuse(Reason.QUEUE_FULL)
+        new = await committed
         if new is None:
-            answered(self.refuse(Reason.STORE))
-            return
+            return self.refuse(Reason.STORE)
         self.telemetry.stored(decision, new)
-        answered(self._counted(answer_to(decision, new)))
+        return self._counted(answer_to(decision, new))
 
     def _counted(self, answer: Response) -> Response:
         self.telemetry.requests[answer.status] += 1
         return answer
 
 
-def _resolve(answered: asyncio.Future[Response], answer: Response) -> None:
-    if not answered.done():  # a server that stops cancels those that wait
-        answered.set_result(answer)
-
-
-LONG: Final = 64 * 1024
-"""A longer body that must be parsed or opened is worked on in another thread: the event loop serves others."""
+def _resolve(committed: asyncio.Future[Sequence[bool] | None], new: Sequence[bool] | None) -> None:
+    if not committed.done():  # a server that stops cancels those that wait
+        committed.set_result(new)
 
 
 class Entrance:
@@ -191,11 +186,10 @@ class Entrance:
     def __init__(
         self,
         endpoint: ReportEndpoint,
-        bodies: Bodies,
         judge: Callable[[Head], Reason | Response | None],
         work: Callable[[Head, bytes], Awaitable[Response]],
     ) -> None:
-        self.endpoint, self.bodies, self._judge, self._work = endpoint, bodies, judge, work
+        self.endpoint, self._judge, self._work = endpoint, judge, work
 
     def refuse(self, head: Head) -> Response | None:
         why = self._judge(head)
@@ -207,25 +201,9 @@ class Entrance:
         if refused is not None:
             return refused
         try:
-            body = await self.bodies.read(receive, partial(self.endpoint.too_large, head))
+            body = await self.endpoint.bodies.read(receive, partial(self.endpoint.too_large, head))
             return self.endpoint.refuse(body, close=True) if isinstance(body, Reason) else await self._work(head, body)
         except DisconnectedError:
             return None
         except Exception as error:  # noqa: BLE001 - any error is the collector's, and the reports may come again
             return self.endpoint.fault(error)
-
-
-class ReportEntrance(Entrance):
-    """POST /v1/reports."""
-
-    def __init__(self, endpoint: ReportEndpoint, bodies: Bodies) -> None:
-        super().__init__(endpoint, bodies, endpoint.admit, self.post)
-
-    async def post(self, head: Head, body: bytes, *, oblivious: bool = False) -> Response:
-        """Decide about reports and commit them; `oblivious`: they came sealed, through a relay."""
-
-        def decide() -> Decision:
-            return self.endpoint.decide(head, body, oblivious=oblivious)
-
-        is_long = len(body) > LONG and head.content_type == JSON
-        return await self.endpoint.taken(await self.bodies.in_thread(body, decide) if is_long else decide())

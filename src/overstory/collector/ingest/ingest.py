@@ -1,8 +1,4 @@
-"""The decision about a request's body, without socket, clock and store: reports to store, and a result per upload.
-
-`ReportFormat` checks which reports a metric can have, `TemplateCache` single ones faster: of an upload with the bytes
-of an accepted one, but for id, cohort, payload and checksum, only those are checked.
-"""
+"""The decision about a request's body, without socket, clock and store: reports to store, and a result per upload."""
 
 from __future__ import annotations
 
@@ -25,11 +21,9 @@ from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import (
     HEADER,
-    ID_BYTES,
     MAGIC,
     MEDIA_TYPE,
     TRAILER,
-    UPLOAD_HEADER,
     VERSION,
     Upload,
     cohort_width,
@@ -97,6 +91,9 @@ class ReportFormat:
         return self._few(num_reports, cohorts, bits) if num_reports <= FEW else self._many(num_reports, cohorts, bits)
 
     def _few(self, num_reports: int, cohorts: bytes, bits: bytes) -> Columns:
+        if num_reports == 1:
+            reason = self.refuse(cohorts, bits)
+            return Columns(1, cohorts, bits) if reason is None else Columns(0, b"", b"", ((0, reason),))
         wide, width = self.cohort_bytes, self.width
         places = [(slice(i * wide, (i + 1) * wide), slice(i * width, (i + 1) * width)) for i in range(num_reports)]
         reasons = [self.refuse(cohorts[cohort], bits[payload]) for cohort, payload in places]
@@ -153,81 +150,6 @@ def _not_below(rows: NDArray[np.uint8], below: int) -> Flags:
     return greater | equal
 
 
-LONGEST: Final = 1024  # longer uploads take the full path: the saving would be small
-MOST: Final = 4096  # the most templates that are remembered; a registry has fewer metrics with open periods
-
-_ID_AT: Final = 8
-_ID_ENDS: Final = _ID_AT + ID_BYTES
-_NAME_LENGTH_AT: Final = 6
-_GROUP_LENGTH_AT: Final = 7
-_TRAILER: Final = TRAILER.size
-
-Key = tuple[bytes, bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Template:
-    """What uploads of one report with the same fixed bytes have in common."""
-
-    report_format: ReportFormat  # of the metric's reports
-    like: Received  # a valid batch
-    length: int  # of the upload
-    opens: float  # the unix times between which such uploads are taken
-    closes: float
-
-
-class TemplateCache:
-    """The templates seen so far."""
-
-    def __init__(self) -> None:
-        self._by_key: dict[Key, Template] = {}
-
-    def remember(self, body: bytes, template: Template) -> None:
-        if len(self._by_key) >= MOST:
-            self._by_key.clear()
-        self._by_key[_key(body, _batch_at(body))] = template
-
-    def recognise(self, body: bytes, now: float) -> Received | None:
-        """Return the batch of a valid upload that has a template here; None for anything else."""
-        if not _ID_ENDS < len(body) <= LONGEST:
-            return None
-        at = _batch_at(body)
-        template = self._by_key.get(_key(body, at))
-        if template is None or len(body) != template.length or not template.opens <= now < template.closes:
-            return None
-        if zlib.crc32(body[at:-_TRAILER]) != int.from_bytes(body[-_TRAILER:], "little"):
-            return None
-        report_format, like = template.report_format, template.like
-        columns = at + HEADER.size
-        split = columns + report_format.cohort_bytes
-        cohort, bits = body[columns:split], body[split:-_TRAILER]
-        if report_format.refuse(cohort, bits) is not None:
-            return None
-        return Received(
-            like.metric,
-            like.period,
-            body[_ID_AT:_ID_ENDS],
-            like.digest,
-            like.num_bits,
-            like.num_cohorts,
-            1,
-            cohort,
-            bits,
-            like.forget_after,
-            like.ends,
-            like.group,
-        )
-
-
-def _batch_at(body: bytes) -> int:
-    return UPLOAD_HEADER.size + body[_NAME_LENGTH_AT] + body[_GROUP_LENGTH_AT]
-
-
-def _key(body: bytes, at: int) -> Key:
-    """Return the bytes that all uploads of a template share: around the batch id, up to the packed batch's columns."""
-    return body[:_ID_AT], body[_ID_ENDS : at + HEADER.size]
-
-
 JSON: Final = "application/json"
 EARLY: Final = 1  # a device's clock may be ahead by this many periods
 OVERHEAD: Final = 256  # about how many bytes of memory a waiting batch takes in addition to its own
@@ -263,17 +185,10 @@ class Ingest:
 
     def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
         self.registry, self.limits = registry, limits or Limits()
-        # A template says that such an upload was taken, which may depend on its way here.
-        self._templates, self._sealed_templates = TemplateCache(), TemplateCache()
         self._metrics = {name: (metric, ReportFormat.of(metric.mechanism)) for name, metric in registry.metrics.items()}
 
     def decide(self, body: bytes, content_type: str, now: float, *, oblivious: bool = False) -> Decision:
         """Decide about one request's body; `content_type` is in lower case, without parameters."""
-        plain = content_type == MEDIA_TYPE
-        templates = self._sealed_templates if oblivious else self._templates
-        received = templates.recognise(body, now) if plain else None
-        if received is not None:
-            return Decision(None, [Result(received.batch, received.metric, 1)], [received], 1, len(body) + OVERHEAD)
         try:
             uploads = self._uploads(body, content_type)
         except WireError as error:
@@ -282,15 +197,7 @@ class Ingest:
         for upload in uploads:
             if not self._take(upload, now, decision, oblivious=oblivious):
                 return Decision(Reason.TOO_MANY)
-        if plain and len(uploads) == 1 and decision.num_reports == 1 and not decision.results[0].rejected:
-            self._remember(templates, body, decision.received[0])
         return decision
-
-    def _remember(self, templates: TemplateCache, body: bytes, received: Received) -> None:
-        metric, report_format = self._metrics[received.metric]
-        opens = metric.period.start(received.period - EARLY)
-        closes = metric.accept_until(received.period)
-        templates.remember(body, Template(report_format, received, len(body), opens, closes))
 
     def _uploads(self, body: bytes, content_type: str) -> list[Upload]:
         most = self.limits.json_bytes if content_type == JSON else self.limits.body_bytes
@@ -338,18 +245,18 @@ class Ingest:
         decision.num_bytes += len(upload.reports) + OVERHEAD
         decision.received.append(
             Received(
-                metric=upload.metric,
-                period=upload.period,
-                batch=upload.batch,
-                digest=report_format.digest,
-                num_bits=report_format.num_bits,
-                num_cohorts=report_format.num_cohorts,
-                num_reports=columns.num_reports,
-                cohorts=columns.cohorts,
-                bits=columns.bits,
-                forget_after=metric.final_from(upload.period),
-                ends=metric.period.start(upload.period + 1),
-                group=upload.group,
+                upload.metric,
+                upload.period,
+                upload.batch,
+                report_format.digest,
+                report_format.num_bits,
+                report_format.num_cohorts,
+                columns.num_reports,
+                columns.cohorts,
+                columns.bits,
+                metric.final_from(upload.period),
+                metric.period.start(upload.period + 1),
+                upload.group,
             )
         )
         return True

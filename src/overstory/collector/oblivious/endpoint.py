@@ -12,7 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from overstory.collector.auth import RELAY, TokenTable
 from overstory.collector.http.endpoint import (
@@ -22,21 +22,17 @@ from overstory.collector.http.endpoint import (
     RELEASE_PATH,
     Entrance,
     Head,
-    ReportEntrance,
     read_head,
 )
 from overstory.collector.ingest.ingest import Decision
 from overstory.collector.ingest.received import Released
-from overstory.collector.oblivious.keys import UNKNOWN_KEY
+from overstory.collector.oblivious.keys import UNKNOWN_KEY, KeyRing
 from overstory.protocol.errors import WireError
 from overstory.protocol.oblivious import formats
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RESPONSE_TYPE, read_release
 from overstory.protocol.wire.reasons import KEY_PROBLEM, Reason
 from overstory.supervision.answers import Response, dumped, error_response, refusal
 from overstory.supervision.upkeep import in_thread
-
-if TYPE_CHECKING:
-    from overstory.collector.oblivious.opening import KeyRing
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -111,16 +107,16 @@ class ObliviousEndpoint:
 
     def __init__(
         self,
-        reports: ReportEntrance,
+        reports: Entrance,
         tokens: TokenTable,
         ring: KeyRing | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.endpoint, self.ring, self.bodies = reports.endpoint, ring, reports.bodies
+        self.endpoint, self.ring = reports.endpoint, ring
         self._reports, self._tokens, self._clock = reports, tokens, clock
         self.entrances = {
-            MESSAGE_PATH: Entrance(self.endpoint, self.bodies, self._judge_message, self.answer_message),
-            RELEASE_PATH: Entrance(self.endpoint, self.bodies, self._judge_release, self.answer_release),
+            MESSAGE_PATH: Entrance(self.endpoint, self._judge_message, self.answer_message),
+            RELEASE_PATH: Entrance(self.endpoint, self._judge_release, self.answer_release),
         }
         self._opening = asyncio.Semaphore(1)
         self._faulted: OrderedDict[bytes, None] = OrderedDict()
@@ -149,7 +145,7 @@ class ObliviousEndpoint:
         assert self.ring is not None
         work = partial(self.ring.open, body)
         try:
-            opened = await self.bodies.in_thread(body, work) if len(body) > LONG else work()
+            opened = await self.endpoint.bodies.in_thread(body, work) if len(body) > LONG else work()
         except WireError as error:
             self._count(body, error.reason)
             return key_problem(error)
@@ -172,7 +168,7 @@ class ObliviousEndpoint:
         if isinstance(inner, Response):
             return inner
         refused = self._reports.refuse(inner.head)
-        return refused if refused is not None else await self._reports.post(*inner, oblivious=True)
+        return refused if refused is not None else await self.endpoint.post(*inner, oblivious=True)
 
     async def answer_release(self, _: Head, body: bytes) -> Response:
         """Post what is in a part of a shuffling relay's release; if nothing can be judged now, answer that."""
@@ -185,7 +181,7 @@ class ObliviousEndpoint:
         refused: Counter[str] = Counter()
         again: list[int] = []
         faulted = 0
-        with self.bodies.holding(len(body)):
+        with self.endpoint.bodies.holding(len(body)):
             for start, messages in slices(release.messages):
                 outcomes = await self._post_slice(release.id, start, messages)
                 refused.update(outcome for outcome in outcomes if outcome not in {None, AGAIN, FAULTED})

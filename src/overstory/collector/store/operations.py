@@ -146,13 +146,6 @@ def read_releases(
     }
 
 
-def count_releases(connection: Connection) -> int:
-    """Return the number of stored releases."""
-    drawn = RELEASES.c.release
-    number: int = connection.execute(select(func.count(drawn.distinct())).where(drawn != ALL_RELEASES)).scalar_one()
-    return number
-
-
 def write_state(connection: Connection, state: CollectorState | None, refused: Refused) -> None:
     """Add refusals, and replace a collector's last heartbeat."""
     rows = [
@@ -274,7 +267,9 @@ def summarize(database: Database) -> Summary:
         refused: Counter[str] = Counter()
         for (_, reason), count in read_refusals(connection).by_day.items():
             refused[reason] += count
-        others = len(read_collectors(connection)), len(read_notes(connection)), count_releases(connection)
+        drawn = select(func.count(RELEASES.c.release.distinct())).where(RELEASES.c.release != ALL_RELEASES)
+        releases = connection.execute(drawn).scalar_one()
+        others = len(read_collectors(connection)), len(read_notes(connection)), releases
     return Summary(database.url, database.kind, SCHEMA, size, batch_ids, metrics, dict(refused), *others)
 
 

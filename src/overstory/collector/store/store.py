@@ -285,13 +285,6 @@ class Store:
         with self._database.snapshot() as connection:
             return sorted(connection.execute(union(*selects)).scalars())
 
-    def stored(self, metric_id: str) -> dict[int, int]:
-        """Return how many counted reports of each period are still stored: what retention has not deleted."""
-        of_period = select(CHUNKS.c.period, func.sum(CHUNKS.c.num_reports)).where(CHUNKS.c.metric == metric_id)
-        with self._database.snapshot() as connection:
-            rows = connection.execute(of_period.group_by(CHUNKS.c.period))
-            return {period: int(reports) for period, reports in rows}
-
     def tally(
         self, metric_id: str, first: int, last: int, groups: Collection[str] | None = None
     ) -> dict[tuple[int, bytes], int]:
