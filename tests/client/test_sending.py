@@ -18,10 +18,19 @@ from overstory.client.outcomes import Round
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import LONGEST_DELAY, OutboxRow, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import ASKED, Collector, CollectorHealth
+from overstory.client.upload.delivery import (
+    ASKED,
+    Collector,
+    CollectorHealth,
+    Decision,
+    RetryPolicy,
+    backoff,
+    decide,
+    decide_before_sending,
+    retry_after,
+)
 from overstory.client.upload.http import Request, Response
-from overstory.client.upload.retry import Decision, RetryPolicy, backoff, decide, decide_before_sending, retry_after
-from overstory.gateway.gateway import CollectorSink, Gateway, Settings
+from overstory.gateway.gateway import Gateway, Settings
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import Upload, decode_uploads, encode_upload
@@ -419,7 +428,7 @@ SERVER = "https://c.example/here"
 
 def test_after_a_failure_a_gateway_sends_no_further_request_in_the_round(tmp_path):
     collector = CountingCollector(after(Response(503)))
-    sink = CollectorSink(SERVER, collector, most_uploads=10)
+    sink = Collector(SERVER, collector, most_uploads=10)
     gateway = Gateway(parse_registry(registry_text()), Settings("energy", tmp_path, agree="on"), sink, environ={})
     fed(gateway, 40)
     (request,) = collector.requests

@@ -3,18 +3,16 @@
 import contextlib
 import itertools
 import json
-import sys
 from datetime import UTC, date, datetime
 
 import pytest
 
 from overstory.client.state.files import StatePaths
-from overstory.client.state.rows import OutboxRow, RowState
+from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import CollectorHealth, Delivery
+from overstory.client.upload.delivery import ASKED, Collector, CollectorHealth, RetryPolicy
 from overstory.client.upload.http import Request, Response
-from overstory.client.upload.retry import RetryPolicy
-from overstory.gateway.gateway import CollectorSink, FileSink, Gateway, GatewayError, Lines, Settings, replay
+from overstory.gateway.gateway import AT_ONCE, Gateway, GatewayError, Lines, Settings, replay
 from overstory.gateway.readings import Reading
 from overstory.privacy import epsilon_at, terms_of
 from overstory.protocol.errors import ParameterError
@@ -25,9 +23,10 @@ from support import gateway_samples as samples
 from support.collector_doubles import CountingCollector, refusal
 from support.devices import DAY, rows_of
 from support.gateway_samples import (
-    Discard,
     at,
     bits,
+    collector_in,
+    collectors,
     device_of,
     fed,
     metric,
@@ -65,9 +64,8 @@ def test_the_window_s_budget_is_kept_across_restarts(tmp_path):
 
 def test_a_second_run_of_the_same_file_reports_nothing(tmp_path):
     run(tmp_path, year(30))
-    before = (tmp_path / "out").read_bytes()
     again = run(tmp_path, year(30))
-    assert (tmp_path / "out").read_bytes() == before
+    assert len(collectors[tmp_path].requests) == 1
     assert again["readings"]["already"] == 30
     assert again["reports"] == {}
     more = run(tmp_path, year(33))
@@ -80,9 +78,7 @@ def paneled(folder, days, panel='panel = {cycle = "month"}\n'):
     entry = grr | {"domain": samples.BINS, "period": '"day"', "window": "10"}
     registry = parse_registry(panel + registry_of({"daily": entry}, expires="2040-01-01"))
     with contextlib.ExitStack() as opened:
-        sink = FileSink(folder / "out")
-        opened.callback(sink.close)
-        gateway = Gateway(registry, Settings("daily", folder / "state", agree="on"), sink, environ={})
+        gateway = Gateway(registry, Settings("daily", folder / "state", agree="on"), collector_in(folder), environ={})
         opened.callback(gateway.close)
         replay(gateway, (Reading(day, samples.START + day * DAY, 0.5) for day in range(days)), Lines("file"))
         return gateway.summary()
@@ -118,7 +114,7 @@ def test_a_registry_whose_panel_was_ended_reports_every_period_again(tmp_path):
 
 def test_no_reading_is_in_the_state_or_in_what_leaves(tmp_path):
     run(tmp_path, b"time,value\n1735689600,0.5123456789\n", "fixed")
-    kept = b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir()) + (tmp_path / "out").read_bytes()
+    kept = b"".join([*(path.read_bytes() for path in (tmp_path / "state").iterdir()), *collectors[tmp_path].bodies])
     assert b"0.5123456789" not in kept
     assert b"5123456" not in kept
 
@@ -196,7 +192,7 @@ def test_a_registry_that_changed_asks_again(tmp_path):
     run(tmp_path, year(3))
     changed = parse_registry(registry_text().replace("epsilon = 1.0, window", "epsilon = 2.0, window"))
     with pytest.raises(GatewayError, match=r"nobody has agreed to energy as it is .*: what its reports mean"):
-        Gateway(changed, Settings("energy", tmp_path / "state"), Discard(), environ={})
+        Gateway(changed, Settings("energy", tmp_path / "state"), collector_in(tmp_path), environ={})
 
 
 def test_an_unknown_metric(tmp_path):
@@ -204,63 +200,10 @@ def test_an_unknown_metric(tmp_path):
         Gateway(samples.REGISTRY, Settings("gas", tmp_path / "state"), environ={})
 
 
-def row(number, body):
-    batch = decode_uploads(body, 1)[0].batch
-    return OutboxRow(number, batch, "energy", samples.FIRST, body, 0.0, 0, RowState.WAITING, None, bytes(16))
-
-
-def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(tmp_path):
-    run(tmp_path, year(6))
-    whole = (tmp_path / "out").read_bytes()
-    size = len(whole) // 6
-    bodies = [whole[i * size : (i + 1) * size] for i in range(6)]
-    for cut in (0, 1, 3, size - 1, size, size + 7, 5 * size + 11):
-        path = tmp_path / "cut"
-        path.write_bytes(whole[:cut])
-        sink = FileSink(path)
-        sink.deliver([row(i, body) for i, body in enumerate(bodies)], 0.0, {}, lambda: True)
-        sink.deliver([row(9, bodies[2])], 0.0, {}, lambda: True)
-        assert sink.deliver([row(10, bodies[2])], 0.0, {}, lambda: False) == {}
-        sink.close()
-        found, expected = (decode_uploads(content, 99) for content in (path.read_bytes(), whole))
-        assert sorted(upload.batch for upload in found) == sorted(upload.batch for upload in expected), cut
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-def test_a_file_that_takes_no_more_is_named_and_keeps_whole_uploads(tmp_path):
-    """The limit on the size of files stands in for the disk."""
-    import resource
-
-    run(tmp_path, year(3))
-    whole = (tmp_path / "out").read_bytes()
-    body = whole[: len(whole) // 3]
-    (tmp_path / "full").write_bytes(body)
-    sink, other = FileSink(tmp_path / "full"), row(1, whole[-len(body) :])
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(body) + 10, limits[1]))
-    try:
-        for _ in range(2):
-            with pytest.raises(GatewayError, match="full: reports cannot be written there"):
-                sink.deliver([other], 0.0, {}, lambda: True)
-            assert (tmp_path / "full").read_bytes() == body
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    sink.deliver([other], 0.0, {}, lambda: True)
-    sink.close()
-    assert (tmp_path / "full").read_bytes() == body + other.body
-
-
-def test_somebody_else_s_file_is_not_touched(tmp_path):
-    for content in (b"a letter to a friend, which is long enough to be read as a header", b"dear"):
-        (tmp_path / "letter").write_bytes(content)
-        with pytest.raises(GatewayError, match="not a gateway's"):
-            FileSink(tmp_path / "letter")
-        assert (tmp_path / "letter").read_bytes() == content
-
-
 def send(folder, collector, periods, **sink):
     policy = RetryPolicy(first=600.0)
-    to = CollectorSink("http://c.example", collector, policy=policy, uniform=lambda: 0.5, **sink)
+    sink = {"most_uploads": AT_ONCE, "policy": policy, "uniform": lambda: 0.5} | sink
+    to = Collector("http://c.example", collector, **sink)
     sending = gateway(folder, to, agree="on")
     fed(sending, periods)
     summary = sending.summary()
@@ -371,7 +314,7 @@ def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, 
         sending.client.consent("off")
         return answer(request)
 
-    to = CollectorSink("http://c.example", transport, **sink)
+    to = Collector("http://c.example", transport, **({"most_uploads": AT_ONCE} | sink))
     sending = Gateway(samples.REGISTRY, Settings("energy", tmp_path / "state", agree="on"), to, environ={})
     fed(sending, 20)
     assert [len(decode_uploads(request.body, 99)) for request in asked] == [left]
@@ -387,6 +330,7 @@ def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, 
 def waits(state, metric, period):
     with state.transaction() as rows:
         rows.outbox.add(bytes(16), metric, period, b"bytes", account=bytes(16), due=0.0, state=RowState.WAITING)
+        rows.remember(ASKED, "http://c.example")
         CollectorHealth(4, 0.0).save(rows)
 
 
@@ -396,16 +340,14 @@ def waits(state, metric, period):
         ("gone", samples.FIRST, (RowState.DROPPED, "unknown-metric", 0)),
         ("energy", samples.FIRST - 10_000, (RowState.DROPPED, "period-closed", 0)),
         ("energy", samples.FIRST + 10_000, (RowState.WAITING, "period-future", 0)),
-        ("energy", samples.FIRST, (RowState.WAITING, None, 0)),  # the sink takes nothing
     ],
 )
 def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_well(tmp_path, metric, period, became):
     device = Gateway(samples.REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
     state = State(device.client.paths)
     waits(state, metric, period)
-    Delivery(state, samples.REGISTRY, Discard(), lambda: "mark", clock=lambda: at(0)).run()
+    Collector("http://c.example", CountingCollector(), clock=lambda: at(0)).send_due(state, samples.REGISTRY)
     (row,) = rows_of(device.client)
     assert (row.state, row.answer, row.attempts) == became
-    assert row.answer is not None or row.due == 0.0
     with state.snapshot() as rows:
         assert CollectorHealth.of(rows) == CollectorHealth(4, 0.0)

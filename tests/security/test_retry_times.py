@@ -10,10 +10,9 @@ from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
-from overstory.client.upload import delivery, retry
-from overstory.client.upload.delivery import Collector
+from overstory.client.upload import delivery
+from overstory.client.upload.delivery import Collector, RetryPolicy
 from overstory.client.upload.http import Response
-from overstory.client.upload.retry import RetryPolicy
 from overstory.collector.store import StoreError, open_store
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
@@ -104,9 +103,9 @@ def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch)
     """The device as it was: the time asked for, and up to a minute."""
 
     def exact(row, answer, *, now, failures, policy, uniform):
-        asked = retry.retry_after(answer, now, policy)
-        again = now + asked + retry.backoff(failures[""] + 1, policy, uniform)
-        return retry.Decision(RowState.WAITING, "http-429", again, again)
+        asked = delivery.retry_after(answer, now, policy)
+        again = now + asked + delivery.backoff(failures[""] + 1, policy, uniform)
+        return delivery.Decision(RowState.WAITING, "http-429", again, again)
 
     monkeypatch.setattr(delivery, "decide", exact)
     monkeypatch.setattr(delivery.CollectorHealth, "spread", lambda *_: None)

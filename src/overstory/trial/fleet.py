@@ -29,9 +29,8 @@ from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import VERSION, Rows, RowState, create_tables
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State, committed
-from overstory.client.upload.delivery import Collector
+from overstory.client.upload.delivery import Collector, RetryPolicy, retry_after
 from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
-from overstory.client.upload.retry import RetryPolicy, retry_after
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.panel import ASKED, Places

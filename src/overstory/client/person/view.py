@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from overstory.client.budget import ledger_of
 from overstory.client.person.status import Status
 from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
-from overstory.client.upload.retry import RELAYED
+from overstory.client.upload.delivery import RELAYED
 from overstory.presentation.document import Block, Folded, Heading, KeyValues, Lines, Paragraph, Row, Table
 from overstory.presentation.formats import date_words, finite, plural, share
 from overstory.privacy.attacks import metric_linkability, posterior
