@@ -9,7 +9,7 @@ import pytest
 
 from overstory.client import Client
 from overstory.client.outcomes import MADE
-from overstory.client.person.question import Asked, question
+from overstory.client.person.view import Asked, question
 from overstory.collector.http.pages import public_html
 from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import date_words, epsilon_text
