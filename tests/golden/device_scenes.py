@@ -40,7 +40,7 @@ def a_gateway(place):
     """A meter's readings of two days, where no collector is: what is printed, and the uploads to the last byte."""
     printed = play_frozen(place, f"{ENERGY} --agree on --server http://127.0.0.1:9 --json", f"{ENERGY} --json")
     with sqlite3.connect(place / "meter" / "state.db") as connection:
-        uploads = connection.execute("SELECT body FROM outbox ORDER BY body").fetchall()
+        uploads = connection.execute("SELECT body FROM outbox ORDER BY id").fetchall()
     return "".join((*printed, *(f"{body.hex()}\n" for (body,) in uploads)))
 
 
