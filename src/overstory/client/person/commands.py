@@ -38,7 +38,6 @@ from overstory.protocol.errors import FormatError, OverstoryError, ParameterErro
 if TYPE_CHECKING:
     from overstory.client.consent import EffectiveChoice
     from overstory.client.person.status import Status
-    from overstory.client.person.view import View
     from overstory.protocol.metrics import MetricRegistry
 
 
@@ -378,7 +377,8 @@ def show_all(contexts: Mapping[str, CommandContext], args: argparse.Namespace) -
 
 def show_view(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `view`: in the terminal, as JSON, or as a page in a file."""
-    from overstory.client.person.view import build, view_json
+    from overstory.client.person.view import View, build, view_json, view_metrics
+    from overstory.client.state.state import State
     from overstory.presentation.render_html import accents, as_page
     from overstory.presentation.render_text import as_text
 
@@ -386,7 +386,13 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
         raise ParameterError("--json and --html are two ways to show it: give one")
     if args.reports < 0:
         raise ParameterError(f"--reports {args.reports}: give a whole number from 0")
-    view = _read_view(context)
+    status = _status(context)
+    try:
+        with State(context.paths).snapshot() as rows:
+            metrics = view_metrics(rows, context.registry)
+    except StateError:  # the status says why, where there is one
+        metrics = view_metrics(None, context.registry)
+    view = View(context.name, status, metrics, context.registry.oblivious)
     if args.html:
         accent = accents(*context.registry.colors)
         page = as_page(build(view, reports=args.reports), contents=True, accent=accent)
@@ -396,16 +402,3 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
         say_json(view_json(view))
     else:
         sys.stdout.write(as_text(build(view, reports=args.reports)))
-
-
-def _read_view(context: CommandContext) -> View:
-    from overstory.client.person.view import View, view_metrics
-    from overstory.client.state.state import State
-
-    status = _status(context)
-    try:
-        with State(context.paths).snapshot() as rows:
-            metrics = view_metrics(rows, context.registry)
-    except StateError:  # the status says why, where there is one
-        metrics = view_metrics(None, context.registry)
-    return View(context.name, status, metrics, context.registry.oblivious)
