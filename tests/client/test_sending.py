@@ -149,13 +149,6 @@ def test_no_header_makes_it_fail(asked, date_said):
     assert 0 <= retry_after(Response(503, {"retry-after": asked, "date": date_said}), NOW, PACE) <= PACE.longest_asked
 
 
-def test_retry_after_comes_before_the_jitter():
-    decision = decided(Response(429, {"retry-after": "3600"}), uniform=0.0)
-    assert decision.due == decision.resume == NOW + 3600
-    later = decided(Response(429, {"retry-after": "3600"}), uniform=0.5)
-    assert (later.due, later.resume, later.pause) == (NOW + 5400 + 30, NOW + 3630, 3630)
-
-
 CLOSES, ENDS = COLOUR.accept_until(20778), COLOUR.expires_at
 LAST = COLOUR.period.number(ENDS - 1)
 CLOSED, FUTURE = Decision(RowState.DROPPED, Reason.PERIOD_CLOSED), Reason.PERIOD_FUTURE
@@ -285,14 +278,6 @@ def test_a_pause_from_before_the_clock_was_set_back_is_not_kept(state):
         rows.remember(ASKED, "https://c.example")
         CollectorHealth(3, NOW + 2 * LONGEST_DELAY).save(rows)
     assert report_sender(CountingCollector()).send_due(state, METRICS, seconds=10) == Round(sent=1)
-
-
-def test_what_is_dropped_is_counted_by_reason(state):
-    put(filled(state, 2), row(3, period=20000), row(4, metric="gone"))
-    done = report_sender(lambda request: refusal(Reason.BITS)).send_due(state, METRICS, seconds=10)
-    assert done == Round(dropped={"bits": 2, "period-closed": 1, "unknown-metric": 1})
-    assert {name for name, _ in states(state).values()} == {"dropped"}
-    assert counts(state) == {"dropped: bits": 2, "dropped: period-closed": 1, "dropped: unknown-metric": 1}
 
 
 def test_a_round_ends_when_its_time_is_over_and_a_request_gets_no_more_than_it_has(state):

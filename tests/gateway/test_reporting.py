@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 from datetime import UTC, date, datetime
 
 import pytest
@@ -15,10 +14,9 @@ from overstory.client.upload.http import Request, Response
 from overstory.gateway.gateway import AT_ONCE, Gateway, GatewayError, Lines, Settings, replay
 from overstory.gateway.readings import Reading
 from overstory.privacy import epsilon_at, terms_of
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import decode_batch, decode_uploads
+from overstory.protocol.wire.upload import decode_uploads
 from support import gateway_samples as samples
 from support.collector_doubles import CountingCollector, refusal
 from support.devices import DAY, rows_of
@@ -37,17 +35,6 @@ from support.gateway_samples import (
     year,
 )
 from support.registry_texts import registry_of
-
-
-def test_a_period_is_one_upload_of_one_report(tmp_path):
-    summary = run(tmp_path, year(100))
-    sent = uploads(tmp_path)
-    assert [upload.period for upload in sent] == list(range(samples.FIRST, samples.FIRST + 100))
-    assert len({upload.batch for upload in sent}) == 100
-    assert {decode_batch(upload.reports).digest for upload in sent} == {metric().mechanism.digest}
-    assert summary["reports"] == {"recorded": 100}
-    assert (summary["handed_over"], summary["waiting"], summary["dropped"]) == (100, 0, {})
-    json.dumps(summary, allow_nan=False)
 
 
 def test_the_window_s_budget_is_kept_across_restarts(tmp_path):
@@ -137,14 +124,6 @@ def test_what_is_no_number_is_reported_as_nothing_and_counted_as_a_bad_line(tmp_
     assert run(tmp_path, year(3).replace(b",0.75", b",Null"), "fixed")["reports"] == {}, "nor is it reported again"
 
 
-def test_bad_lines_do_not_stop_it(tmp_path):
-    text = year(5).replace(b"\n17356914", b"\nx17356914")
-    summary = run(tmp_path, text)
-    assert summary["lines"]["bad"] == 1
-    assert summary["lines"]["bad_lines"][0]["line"] == 3
-    assert summary["readings"]["missing"] == 1
-
-
 def test_picks_and_missing_periods_reach_the_reports(tmp_path):
     text = b"time,value\n1735689600,0.5\n1735689700,0.6\n1735695000,0.1\n"
     summary = run(tmp_path, text, "fixed", pick="sum", missing="repeat")
@@ -193,11 +172,6 @@ def test_a_registry_that_changed_asks_again(tmp_path):
     changed = parse_registry(registry_text().replace("epsilon = 1.0, window", "epsilon = 2.0, window"))
     with pytest.raises(GatewayError, match=r"nobody has agreed to energy as it is .*: what its reports mean"):
         Gateway(changed, Settings("energy", tmp_path / "state"), collector_in(tmp_path), environ={})
-
-
-def test_an_unknown_metric(tmp_path):
-    with pytest.raises(ParameterError, match="there is no metric 'gas'"):
-        Gateway(samples.REGISTRY, Settings("gas", tmp_path / "state"), environ={})
 
 
 def send(folder, collector, periods, **sink):
