@@ -9,7 +9,7 @@ import pytest
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import ASKED, Collector, CollectorHealth, RetryPolicy
+from overstory.client.upload.delivery import ASKED, Collector, CollectorHealth
 from overstory.client.upload.http import Request, Response
 from overstory.gateway.gateway import AT_ONCE, Gateway, GatewayError, Lines, Settings, replay
 from overstory.gateway.readings import Reading
@@ -175,8 +175,7 @@ def test_a_registry_that_changed_asks_again(tmp_path):
 
 
 def send(folder, collector, periods, **sink):
-    policy = RetryPolicy(first=600.0)
-    sink = {"most_uploads": AT_ONCE, "policy": policy, "uniform": lambda: 0.5} | sink
+    sink = {"most_uploads": AT_ONCE, "uniform": lambda: 0.5} | sink
     to = Collector("http://c.example", collector, **sink)
     sending = gateway(folder, to, agree="on")
     fed(sending, periods)

@@ -129,8 +129,8 @@ class Gateway:
 
     def _in_time(self, collector: Collector) -> Collector:
         """Return the collector by this gateway's clock: where that is the readings', no lease can end."""
-        policy = collector.policy if self.settings.clock == "real" else replace(collector.policy, lease=0.0)
-        return replace(collector, clock=self._clock, policy=policy)
+        lease = collector.lease if self.settings.clock == "real" else 0.0
+        return replace(collector, clock=self._clock, lease=lease)
 
     def _allow(self, server: str | None) -> None:
         if self.settings.agree is not None:

@@ -66,14 +66,9 @@ _RELAY_PROBLEMS: Final = {
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How long a device waits before it sends again, in seconds."""
-
-    first: float = 60.0  # the backoff after one failure: the upper end of a uniform draw
-    longest: float = 6 * 3600.0  # the most that it grows to
-    longest_asked: float = 24 * 3600.0  # that a Retry-After can make a report wait: half of it is obeyed at most
-    lease: float = 120.0  # for which reports belong to the process that took them; a crash delays them by it at most
+FIRST_BACKOFF: Final = 60.0  # seconds after one failure: the upper end of a uniform draw, which doubles with each
+LONGEST_BACKOFF: Final = 6 * 3600.0  # the most that it grows to
+LONGEST_ASKED: Final = 24 * 3600.0  # seconds for which a Retry-After can make a report wait: half is obeyed at most
 
 
 @dataclass(frozen=True)
@@ -88,13 +83,13 @@ class Decision:
     of_metric: bool = False  # whether `resume` and `pause` hold for the row's metric alone
 
 
-def backoff(failures: int, policy: RetryPolicy, uniform: Uniform) -> float:
+def backoff(failures: int, uniform: Uniform) -> float:
     """Return the seconds to wait after consecutive failures: full jitter, uniform from 0; the upper end doubles."""
     doublings = min(max(failures - 1, 0), 64)
-    return uniform() * min(policy.longest, policy.first * 2.0**doublings)
+    return uniform() * min(LONGEST_BACKOFF, FIRST_BACKOFF * 2.0**doublings)
 
 
-def retry_after(response: Response, now: float, policy: RetryPolicy) -> float:
+def retry_after(response: Response, now: float) -> float:
     """Return the bounded seconds that Retry-After asks for, or 0; a date is measured against the response's Date."""
     asked = response.headers.get("retry-after", "").strip()
     if _SECONDS.fullmatch(asked):
@@ -102,7 +97,7 @@ def retry_after(response: Response, now: float, policy: RetryPolicy) -> float:
     else:
         until, since = _date(asked), _date(response.headers.get("date", ""))
         wished = 0.0 if until is None else until - (now if since is None else since)
-    return min(max(wished, 0.0), policy.longest_asked)
+    return min(max(wished, 0.0), LONGEST_ASKED)
 
 
 def _date(text: str) -> float | None:
@@ -149,7 +144,6 @@ def decide(
     *,
     now: float,
     failures: Failures,  # without this one
-    policy: RetryPolicy,
     uniform: Uniform,
 ) -> Decision:
     """Return what an answer means for a row."""
@@ -159,11 +153,11 @@ def decide(
     reason = parse_reason(why)
     of_metric = response.relay or (reason is not None and reason.of_metric)
     in_a_row = failures.get(row.metric if of_metric else COLLECTOR, 0)
-    asked = min(retry_after(response, now, policy), policy.longest_asked / 2)
-    again = now + asked * (1 + uniform()) + backoff(max(row.attempts, in_a_row) + 1, policy, uniform)
+    asked = min(retry_after(response, now), LONGEST_ASKED / 2)
+    again = now + asked * (1 + uniform()) + backoff(max(row.attempts, in_a_row) + 1, uniform)
     if reason is Reason.PERIOD_FUTURE:
         return Decision(RowState.WAITING, why, again)
-    rest = asked + backoff(in_a_row + 1, policy, uniform)
+    rest = asked + backoff(in_a_row + 1, uniform)
     return Decision(RowState.WAITING, why, again, resume=now + rest, pause=rest, of_metric=of_metric)
 
 
@@ -263,7 +257,7 @@ class Collector:
     server: str  # its address
     transport: Transport  # how requests travel
     token: str = field(default="", repr=False)  # the application's write token
-    policy: RetryPolicy = field(default_factory=RetryPolicy)  # when to send again
+    lease: float = 120.0  # for which reports are those of the process that took them; a crash delays them by it
     timeout: float = 30.0  # seconds for one request, at most
     uniform: Uniform = random.SystemRandom().random  # draws delays, and the order
     clock: Callable[[], float] = time.time  # the time of day, in unix seconds
@@ -281,12 +275,10 @@ class Collector:
         seconds: float = math.inf,
         permit: Permit = lambda: True,
         covers: Covers = lambda _: True,
-        prepare: Callable[[Rows], object] = lambda _: (
-            None
-        ),  # called in the first transaction; raises: nothing is leased
+        prepare: Callable[[Rows], object] = lambda _: None,
     ) -> Round:
-        """Send the reports of a device that are due, within a time limit, and return the result."""
-        lease = self.policy.lease + (max(seconds, 0.0) if math.isfinite(seconds) else 0.0)
+        """Send what is due, within a time limit; where `prepare` raises in the first transaction, nothing is leased."""
+        lease = self.lease + (max(seconds, 0.0) if math.isfinite(seconds) else 0.0)
         return Delivery(self, state, registry, permit, covers, time.monotonic() + seconds, lease).run(prepare)
 
     def spread(self) -> float:
@@ -489,10 +481,7 @@ class Delivery:
             half = len(rows) // 2
             return self._send_groups((rows[:half], rows[half:]), transport)
         now, failures = to.clock(), {COLLECTOR: self._health.failures} | self._failures
-        decisions = {
-            row.id: decide(row, response, now=now, failures=failures, policy=to.policy, uniform=to.uniform)
-            for row in rows
-        }
+        decisions = {row.id: decide(row, response, now=now, failures=failures, uniform=to.uniform) for row in rows}
         for decision in decisions.values():
             warn(decision, to.server)
         return decisions
