@@ -1,4 +1,4 @@
-"""A meter's program: it writes readings, and `overstory gateway` randomizes and sends them.
+"""A meter's program: it writes readings to a file, and `overstory gateway` randomizes and sends them.
 
 Run `python examples/gateway.py --state meter`: a day of made-up half-hourly readings becomes 48 reports, which stay in
 the folder. With `--server https://...` they are sent. Run it again: every period has had its report, so nothing is
@@ -32,11 +32,10 @@ def main() -> int:
     args = arguments()
     where = ["--agree", "on", "--server", args.server] if args.server else ["--agree", "local"]
     gateway = [sys.executable, "-m", "overstory", "gateway", "--metric", "meter-window", "--registry", str(REGISTRY)]
-    options = ["--readings", "-", "--clock", "readings", "--value-column", "kwh"]
+    Path("readings.jsonl").write_text("\n".join(readings()))
+    options = ["--readings", "readings.jsonl", "--value-column", "kwh"]
     ran = subprocess.run(
         [*gateway, *options, "--state", args.state, *where],
-        input="\n".join(readings()),
-        text=True,
         check=False,
     )
     return ran.returncode

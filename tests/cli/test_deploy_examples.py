@@ -353,7 +353,7 @@ def test_a_collector_that_is_not_there(folder):
 
 
 def test_a_stream_as_a_process(folder):
-    args = (*GATEWAY, "--readings", "-", "--clock", "readings", "--agree", "local", "--json")
+    args = (*GATEWAY, "--readings", "-", "--agree", "local", "--json")
     ran = overstory(*args, cwd=folder, CI="true")
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["lines"]["read"] == 0

@@ -225,11 +225,6 @@ GATEWAY: Final = Command(
         "periods",
         Option("--pick", "value of a period with several readings", choices=("last", "mean", "sum"), default="last"),
         Option("--missing", "value of a period without readings", choices=("skip", "repeat", "zero"), default="skip"),
-        Option(
-            "--clock",
-            "clock that ends periods (default: real for a stream, readings for a file)",
-            choices=("real", "readings"),
-        ),
         Option("--wait", "how long a stream waits for late readings after a period", "SECONDS", float, 60.0),
     ),
     Group(

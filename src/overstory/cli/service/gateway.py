@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         state=args.state,
         pick=args.pick,
         missing=args.missing,
-        clock=args.clock or ("real" if streamed else "readings"),
+        clock="real" if streamed else "readings",
         spread=args.spread,
         agree=args.agree,
         group=args.group,
