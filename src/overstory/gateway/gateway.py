@@ -119,18 +119,16 @@ class Gateway:
         )
         server = None if collector is None else collector.server
         self._permission = self.client.permission(server)
-        self._collector = collector and self._in_time(collector)
+        if collector is not None:  # by the readings' clock no lease can end
+            lease = collector.lease if settings.clock == "real" else 0.0
+            collector = replace(collector, clock=self._clock, lease=lease)
+        self._collector = collector
         self._allow(server)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
         self.alignment = Alignment(self.metric, pick=settings.pick, missing=settings.missing, done=done)
         self.dispatched, self.outcomes = Round(), Counter[str]()
         self._pending, self._held = 0, False
-
-    def _in_time(self, collector: Collector) -> Collector:
-        """Return the collector by this gateway's clock: where that is the readings', no lease can end."""
-        lease = collector.lease if self.settings.clock == "real" else 0.0
-        return replace(collector, clock=self._clock, lease=lease)
 
     def _allow(self, server: str | None) -> None:
         if self.settings.agree is not None:
