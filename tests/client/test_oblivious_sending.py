@@ -224,8 +224,8 @@ MODE = 'domain = {kind = "categories", names = ["on", "off"]}\noracle = "grr"\np
 METERED = oblivious_registry(RELAY, RECEIVER.keys, mode=f'{MODE}period = "30 minutes"\n{OBLIVIOUS}')
 
 
-def gateway_with(folder, sink):
-    return Gateway(METERED, Settings("mode", folder / "state", agree="on"), sink, environ={})
+def gateway_with(folder, collector):
+    return Gateway(METERED, Settings("mode", folder / "state", agree="on"), collector, environ={})
 
 
 def test_a_gateway_stops_where_a_relay_takes_no_more_and_goes_on_later(tmp_path):

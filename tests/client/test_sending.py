@@ -414,8 +414,8 @@ SERVER = "https://c.example/here"
 
 def test_after_a_failure_a_gateway_sends_no_further_request_in_the_round(tmp_path):
     collector = CountingCollector(after(Response(503)))
-    sink = Collector(SERVER, collector, most_uploads=10)
-    gateway = Gateway(parse_registry(registry_text()), Settings("energy", tmp_path, agree="on"), sink, environ={})
+    to = Collector(SERVER, collector, most_uploads=10)
+    gateway = Gateway(parse_registry(registry_text()), Settings("energy", tmp_path, agree="on"), to, environ={})
     fed(gateway, 40)
     (request,) = collector.requests
     assert request.url == f"{SERVER}/v1/reports"

@@ -132,8 +132,8 @@ def test_picks_and_missing_periods_reach_the_reports(tmp_path):
     assert summary["readings"]["filled"] == 2
 
 
-def gateway(folder, sink=None, environ=None, **choices):
-    return Gateway(samples.REGISTRY, Settings("energy", folder / "state", **choices), sink, environ=environ or {})
+def gateway(folder, collector=None, environ=None, **choices):
+    return Gateway(samples.REGISTRY, Settings("energy", folder / "state", **choices), collector, environ=environ or {})
 
 
 def test_nothing_is_reported_before_somebody_agrees(tmp_path):
@@ -174,9 +174,8 @@ def test_a_registry_that_changed_asks_again(tmp_path):
         Gateway(changed, Settings("energy", tmp_path / "state"), collector_in(tmp_path), environ={})
 
 
-def send(folder, collector, periods, **sink):
-    sink = {"most_uploads": AT_ONCE, "uniform": lambda: 0.5} | sink
-    to = Collector("http://c.example", collector, **sink)
+def send(folder, transport, periods, most_uploads=AT_ONCE):
+    to = Collector("http://c.example", transport, most_uploads=most_uploads, uniform=lambda: 0.5)
     sending = gateway(folder, to, agree="on")
     fed(sending, periods)
     summary = sending.summary()
@@ -271,7 +270,7 @@ def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "sink", "left"),
+    ("answer", "changed", "left"),
     [
         (CountingCollector(), {"most_uploads": 5}, 5),
         (CountingCollector(), {"most_bytes": 1}, 1),
@@ -279,7 +278,7 @@ def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path):
         (lambda _: Response(400), {"most_uploads": 8}, 8),
     ],
 )
-def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, sink, left):
+def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, changed, left):
     asked: list[Request] = []
 
     def transport(request):
@@ -287,7 +286,7 @@ def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, 
         sending.client.consent("off")
         return answer(request)
 
-    to = Collector("http://c.example", transport, **({"most_uploads": AT_ONCE} | sink))
+    to = Collector("http://c.example", transport, **({"most_uploads": AT_ONCE} | changed))
     sending = Gateway(samples.REGISTRY, Settings("energy", tmp_path / "state", agree="on"), to, environ={})
     fed(sending, 20)
     assert [len(decode_uploads(request.body, 99)) for request in asked] == [left]
