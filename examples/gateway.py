@@ -1,8 +1,8 @@
-"""A meter's program: it writes readings, and `overstory gateway` randomizes and sends them.
+"""A meter's program: it writes readings to a file, and `overstory gateway` randomizes and sends them.
 
-Run `python examples/gateway.py --state meter --output reports.ovsu`: a day of made-up half-hourly readings becomes 48
-reports in a file, the body of a request to a collector. With `--server https://...` they are sent. Run it again: every
-period has had its report, so nothing is reported twice.
+Run `python examples/gateway.py --state meter`: a day of made-up half-hourly readings becomes 48 reports, which stay in
+the folder. With `--server https://...` they are sent. Run it again: every period has had its report, so nothing is
+reported twice.
 """
 
 from __future__ import annotations
@@ -30,13 +30,12 @@ def readings() -> Iterator[str]:
 def main() -> int:
     """Hand the readings to the gateway, and print what it did."""
     args = arguments()
-    where = ["--server", args.server] if args.server else ["--output", args.output]
+    where = ["--agree", "on", "--server", args.server] if args.server else ["--agree", "local"]
     gateway = [sys.executable, "-m", "overstory", "gateway", "--metric", "meter-window", "--registry", str(REGISTRY)]
-    options = ["--readings", "-", "--clock", "readings", "--value-column", "kwh"]
+    Path("readings.jsonl").write_text("\n".join(readings()))
+    options = ["--readings", "readings.jsonl", "--value-column", "kwh"]
     ran = subprocess.run(
-        [*gateway, *options, "--state", args.state, "--agree", "on", *where],
-        input="\n".join(readings()),
-        text=True,
+        [*gateway, *options, "--state", args.state, *where],
         check=False,
     )
     return ran.returncode
@@ -47,7 +46,6 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--state", default="meter", help="the folder of the meter's state: one folder is one device")
     parser.add_argument("--server", help="the collector; its token is read from OVERSTORY_WRITE_TOKEN")
-    parser.add_argument("--output", default="reports.ovsu", help="without a server: the file of the uploads")
     return parser.parse_args()
 
 

@@ -18,6 +18,8 @@ import yaml
 
 from overstory.cli.service.commands import COMMANDS, CONSOLE_SETTINGS, SERVE, SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
+from overstory.client.state.files import StatePaths
+from overstory.client.state.state import State
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire.upload import decode_uploads
 from support import relays
@@ -286,17 +288,16 @@ def quiet(monkeypatch):
 
 
 GATEWAY = ("gateway", "--metric", "energy", "--registry", "metrics.toml", "--state", "meter")
-FILE = (*GATEWAY, "--readings", "readings.csv", "--output", "out.ovsu")
+FILE = (*GATEWAY, "--readings", "readings.csv", "--server", "http://127.0.0.1:9")
 
 
 def test_a_collector_that_is_not_there(folder):
-    args = (*GATEWAY, "--readings", "readings.csv", "--server", "http://127.0.0.1:9", "--agree", "on")
-    out = done(folder, *args).stdout
+    out = done(folder, *FILE, "--agree", "on").stdout
     assert "0 handed over, 0 refused, 48 waiting (no connection" in out
 
 
 def test_a_stream_as_a_process(folder):
-    args = (*GATEWAY, "--readings", "-", "--clock", "readings", "--output", "out.ovsu", "--agree", "on", "--json")
+    args = (*GATEWAY, "--readings", "-", "--agree", "local", "--json")
     ran = overstory(*args, cwd=folder, CI="true")
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout)["lines"]["read"] == 0
@@ -308,7 +309,8 @@ def test_a_gateway_names_its_group_and_goes_on_with_its_file(folder):
     done(folder, *FILE, "--agree", "on", "--group", "north-1")
     (folder / "readings.csv").write_text(f"time,value\n{ROWS}2026-10-26T00:00,0.5\n2026-10-26T01:00,0.5\n")
     done(folder, *FILE)
-    uploads = decode_uploads((folder / "out.ovsu").read_bytes(), 99)
+    with State(StatePaths(folder / "meter")).snapshot() as rows:
+        uploads = decode_uploads(b"".join(row.body for row in rows.outbox.rows()), 99)
     assert [upload.group for upload in uploads].count("north-1") == 48
     assert {upload.group for upload in uploads[48:]} == {"other"}
     assert len(uploads) > 48, "the file with groups was read to its end"

@@ -8,7 +8,7 @@ import pytest
 from overstory.client import Outcome
 from overstory.client.budget import ledger_of
 from overstory.client.consent import choose
-from overstory.client.person.question import CommandContext, asked_of, question
+from overstory.client.person.view import asked_of, question
 from overstory.client.randomizer import randomizer_of
 from overstory.client.session import MetricRecorder
 from overstory.client.state.state import State
@@ -126,16 +126,15 @@ def test_the_question_counts_what_was_reported_before_the_change(tmp_path):
     """Before agreeing: the reports so far under the earlier parameters, and the response that is to come."""
     before, after = CHANGES["fewer cohorts"]
     client = lived(tmp_path, (before,), "abc", 10)
-    context = CommandContext("test", client.paths, of(after, "2"), {})
-    asked = asked_of(context, None, date(2026, 12, 24))
+    asked = asked_of(client.paths, of(after, "2"), None, date(2026, 12, 24))
     cost = asked.costs["m"]
     assert cost.line("unchanged").amount == "epsilon 4.3"
     assert cost.line("permanent").amount == "epsilon 8.79"
     assert cost.line("report").about == "one report, by the parameters in force"
     spoken = [block.text for block in question(asked) if isinstance(block, Paragraph)]
     assert "What your 10 reports so far can have told of you:" in spoken
-    choose(client.paths, context.registry, "on", datetime(2026, 12, 24, tzinfo=UTC).date())
-    assert lines_of(device(tmp_path, registry=context.registry, choice=None)) == cost
+    choose(client.paths, asked.registry, "on", datetime(2026, 12, 24, tzinfo=UTC).date())
+    assert lines_of(device(tmp_path, registry=asked.registry, choice=None)) == cost
 
 
 SIX = NAMES.format(", ".join(f'"{name}"' for name in "abcdef")) + BASIC

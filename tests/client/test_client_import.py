@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from overstory.protocol.kinds.registry import REGISTRY
-
 LIST = "import sys; before = set(sys.modules); import overstory.client{more}; print(*sorted(set(sys.modules) - before))"
 LAZY = ("client", "discovery", "privacy")
 HEAVY = {"sqlite3", "tomllib", "http.client", "ssl", "asyncio", "numpy", "overstory.privacy", "overstory.analysis"}
@@ -30,18 +28,6 @@ def test_every_public_name_is_there(package):
     assert set(public.__all__) <= set(dir(public))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = public.nothing
-
-
-def test_the_errors_and_types_that_a_user_meets_are_public():
-    import overstory
-    from overstory import client
-
-    assert {"ParameterError", "FormatError", "Estimate", "survey", "oracle", "oracles"} <= set(overstory.__all__)
-    assert {"Difference", "difference"} <= set(overstory.__all__) & set(dir(overstory))
-    assert {"ParameterError", "FormatError", "MetricRegistry", "parse_registry", "Bounds"} <= set(client.__all__)
-    assert overstory.ParameterError is client.ParameterError
-    assert overstory.oracles().keys() == REGISTRY.keys()
-    assert all(overstory.oracles().values())
 
 
 def test_importing_the_package_itself_loads_nothing_of_it():

@@ -13,8 +13,6 @@ from overstory.client.consent import read_consent
 from overstory.client.person.command_line import COMMANDS
 from overstory.client.person.commands import main
 from overstory.client.state.files import StatePaths
-from overstory.presentation.formats import epsilon_text
-from overstory.protocol.metrics import load_registry
 from support.devices import NOON, Clock
 from support.registry_texts import COLOURS, metric_table, registry_of
 
@@ -57,20 +55,6 @@ def record(here, *values: str) -> None:
         assert client.record("colour", value) == "recorded"
         clock.tomorrow()
     client.close()
-
-
-def test_on_shows_what_is_asked_for_and_records_the_choice(here, capsys):
-    assert run("on", *ALL, "--yes", "--details") == 0
-    told = capsys.readouterr().out
-    registry = load_registry("metrics.toml")
-    for metric in registry.values():
-        for said in (metric.title, metric.id, metric.description, metric.owner, metric.purpose):
-            assert said in told
-        assert f"epsilon {epsilon_text(metric.mechanism.epsilon_report)}" in told
-        assert f"epsilon {epsilon_text(metric.mechanism.epsilon_permanent)}" in told
-    consent = read_consent(paths(here))
-    assert (consent.choice, consent.registry, set(consent.metrics)) == ("on", "2026-11-21", {"colour", "engine"})
-    assert consent.date in told
 
 
 def test_on_says_when_something_else_forbids_it(here, capsys, monkeypatch):

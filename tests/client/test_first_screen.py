@@ -13,9 +13,8 @@ import pytest
 
 from overstory.client import Client
 from overstory.client.consent import read_consent
-from overstory.client.person.question import CommandContext, asked_of, first_screen, question
 from overstory.client.person.status import SCREEN, read_status
-from overstory.client.person.view import View, build
+from overstory.client.person.view import View, asked_of, build, first_screen, question
 from overstory.client.state.files import StatePaths
 from overstory.collector.service import public_html
 from overstory.console.screens.public import MEANING
@@ -67,7 +66,7 @@ def own_words(lines: list[str]) -> str:
 
 
 def asked_texts(registry, tmp_path) -> list[str]:
-    (blocks,) = first_screen(asked_of(CommandContext("t", StatePaths(tmp_path / "s"), registry, {}), None, TODAY), "-d")
+    (blocks,) = first_screen(asked_of(StatePaths(tmp_path / "s"), registry, None, TODAY), "-d")
     return list(blocks.texts)
 
 
@@ -136,7 +135,7 @@ def test_the_sentences_say_what_the_numbers_say(name):
 
 
 def test_details_are_all_that_there_was(tmp_path):
-    asked = asked_of(CommandContext("t", StatePaths(tmp_path / "s"), REGISTRY, {}), None, TODAY)
+    asked = asked_of(StatePaths(tmp_path / "s"), REGISTRY, None, TODAY)
     text = as_text(question(asked))
     assert all(word in text for metric in REGISTRY.values() for word in (metric.id, metric.owner, metric.purpose))
     folded = Folded("more", (Lines("a"), Lines("b")))
@@ -161,7 +160,7 @@ def test_the_operator_is_named_wherever_people_are_asked(tmp_path):
     registry = parse_registry(OPERATOR + EXAMPLE)
     who = "asked by: Example Inc. (https://example.org)"
     assert any(text.startswith(who) for text in asked_texts(registry, tmp_path))
-    asked = asked_of(CommandContext("t", StatePaths(tmp_path / "s"), registry, {}), None, TODAY)
+    asked = asked_of(StatePaths(tmp_path / "s"), registry, None, TODAY)
     assert who in as_text(question(asked))
     assert any(text.startswith(who) for text in status_of(registry, tmp_path).first_words())
     page = public_html(registry)

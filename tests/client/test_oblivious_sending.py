@@ -7,12 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from overstory.client.state.rows import OutboxRow, RowState
-from overstory.client.state.state import State
-from overstory.client.upload.delivery import Delivery, oblivious_transport
+from overstory.client.state.rows import RowState
+from overstory.client.upload.delivery import Collector, oblivious_transport
 from overstory.client.upload.http import Request, Response
-from overstory.client.upload.retry import Decision
-from overstory.gateway.gateway import CollectorSink, Gateway, Settings
+from overstory.gateway.gateway import AT_ONCE, Gateway, Settings
 from overstory.gateway.readings import Reading
 from overstory.protocol.metrics.tables import ObliviousRoute
 from overstory.protocol.wire.upload import decode_uploads
@@ -222,36 +220,18 @@ def test_the_first_key_that_can_be_used_is_used(tmp_path):
     assert read_inner(second.open(request.body)[0])[0][0] == "POST"
 
 
-def test_a_round_that_has_no_way_through_a_relay_leaves_the_row_and_calls_nothing(tmp_path):
-    """Whatever sends: the guard is in the round of delivery itself."""
-    client = recording(tmp_path, oblivious_registry(RELAY, RECEIVER.keys), Hears(lambda _: Response(503)))
-    client.close(0.0)
-    handed: list[OutboxRow] = []
-
-    class Taking:
-        def deliver(self, rows, *_):
-            handed.extend(rows)
-            return {row.id: Decision(RowState.SENT, "accepted") for row in rows}
-
-    Delivery(State(client.paths), client.registry, Taking(), lambda: True, clock=lambda: NOON + 86400, batch=9).run()
-    assert [row.metric for row in handed] == ["first"]
-    bare = replace(client.registry, oblivious=None)
-    Delivery(State(client.paths), bare, Taking(), lambda: True, clock=lambda: NOON + 86400).run()
-    assert [row.metric for row in handed] == ["first"]
-
-
 MODE = 'domain = {kind = "categories", names = ["on", "off"]}\noracle = "grr"\nparameters = {epsilon = 2.0}\n'
 METERED = oblivious_registry(RELAY, RECEIVER.keys, mode=f'{MODE}period = "30 minutes"\n{OBLIVIOUS}')
 
 
-def gateway_with(folder, sink):
-    return Gateway(METERED, Settings("mode", folder / "state", agree="on"), sink, environ={})
+def gateway_with(folder, collector):
+    return Gateway(METERED, Settings("mode", folder / "state", agree="on"), collector, environ={})
 
 
 def test_a_gateway_stops_where_a_relay_takes_no_more_and_goes_on_later(tmp_path):
     answers = iter([*[Response(202)] * 5, *[Response(429, {"retry-after": "3600"})], *[Response(202)] * 20])
     transport = Hears(lambda _: next(answers))
-    gateway = gateway_with(tmp_path, CollectorSink(COLLECTOR, transport, TOKEN))
+    gateway = gateway_with(tmp_path, Collector(COLLECTOR, transport, TOKEN, most_uploads=AT_ONCE))
     for period in range(12):
         gateway.take(Reading(period + 1, NOON + period * 1800, "on"))
     gateway.finish()
@@ -262,18 +242,14 @@ def test_a_gateway_stops_where_a_relay_takes_no_more_and_goes_on_later(tmp_path)
     assert gateway.summary()["waiting"] == 0
 
 
-def test_the_gateway_program_posts_to_the_relay_alone_and_writes_no_file(tmp_path, monkeypatch):
+def test_the_gateway_program_posts_to_the_relay_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("OVERSTORY_WRITE_TOKEN", TOKEN)
     with hop(lambda _: (500, {}, b"")) as (collector, directly), hop(lambda _: (202, {}, b"")) as (relay, relayed):
         (tmp_path / "metrics.toml").write_text(METERED.text.replace(RELAY, relay))
         (tmp_path / "readings.csv").write_text("time,value\n2026-11-21T09:00Z,on\n2026-11-21T09:30Z,off\n")
         gateway = ("gateway", "--metric", "mode", "--registry", "metrics.toml", "--readings", "readings.csv")
         device = ("--state", "state", "--agree", "on")
-        refused = within(*gateway, *device, "--output", "reports.ovsu", cwd=tmp_path)
         done = within(*gateway, *device, "--server", collector, cwd=tmp_path)
-    assert refused.returncode == 2
-    assert "mode is oblivious" in refused.stderr
-    assert (tmp_path / "reports.ovsu").read_bytes() == b""
     assert "2 handed over, 0 refused, 0 waiting" in done.stdout
     assert [heard.headers["content-type"] for heard in relayed] == ["message/ohttp-req"] * 2
     assert directly == []

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from overstory.client import Client
 from overstory.client.outcomes import MADE
-from overstory.client.person.question import Asked, question
+from overstory.client.person.view import Asked, question
 from overstory.collector.service import public_html
 from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import date_words, epsilon_text
@@ -19,7 +18,7 @@ from overstory.privacy.registry.yearly import in_two_sentences, yearly
 from overstory.privacy.terms import terms_of
 from overstory.protocol.kinds.registry import FAMILIES, REGISTRY
 from overstory.protocol.metrics import parse_registry
-from support.devices import DAY, NOON, Clock
+from support.devices import DAY, NOON, Clock, device
 from support.privacy_cases import toml_parameters
 from support.registry_texts import registry_of
 from support.running import within
@@ -69,10 +68,7 @@ def test_the_first_epsilon_is_a_year_s(case, page):
     folder, registry, words, epsilon = case
     claim = yearly(registry.values(), registry.budget)
     assert epsilon is None or claim.epsilon == pytest.approx(epsilon)
-    with Client(
-        "t", registry=registry, state=folder / "state", clock=Clock(), environ={}, policy=folder / "none"
-    ) as it:
-        it.consent("on")
+    with device(folder, registry=registry) as it:
         for name in registry:
             it.record(name, "a")
     arguments = COMMANDS[page].split()
@@ -102,8 +98,7 @@ def test_no_page_shows_more_than_a_budget_for_ever(tmp_path, nothing_forbids, li
     text = LIMITED + registry_of({"tree": TASTE, "leaf": TASTE}, expires="2099-01-01")
     (tmp_path / "metrics.toml").write_text(text)
     registry = parse_registry(text)
-    with Client("t", registry=registry, state=tmp_path / "state", environ={}, policy=tmp_path / "none") as client:
-        client.consent("on")
+    device(tmp_path, registry=registry).close()
     arguments = line.split()
     shown = within(*arguments, *([] if "metrics" in arguments else ["--registry", "metrics.toml"]), cwd=tmp_path)
     words = " ".join(shown.stdout.split())
@@ -125,8 +120,7 @@ def test_the_collector_s_front_page_begins_with_it(case):
 def test_an_owner_is_told_when_the_device_is_asked_next(tmp_path, nothing_forbids):
     registry = parse_registry(YEARLY + registry_of(THREE, expires="2099-01-01"))
     clock = Clock()
-    with Client("t", registry=registry, state=tmp_path / "s", clock=clock, environ={}, policy=tmp_path / "n") as client:
-        client.consent("on")
+    with device(tmp_path / "s", registry=registry, clock=clock) as client:
         assert client.status().next_answers is None  # no secret yet
         client.record("tree", "a")
         client.flush()
@@ -147,9 +141,8 @@ def test_where_a_metric_has_ended_its_answer_counts_for_the_next_ones(tmp_path, 
     text = YEARLY + registry_of({"tree": TREE | {"expires": "2027-04-01"}, "leaf": TREE | {"expires": "2099-01-01"}})
     registry, told = parse_registry(text), 0
     for number in range(80):  # one in five answers while the first metric lasts
-        clock, state = Clock(), tmp_path / str(number)
-        with Client("t", registry=registry, state=state, clock=clock, environ={}, policy=tmp_path / "n") as client:
-            client.consent("on")
+        clock = Clock()
+        with device(tmp_path / str(number), registry=registry, clock=clock) as client:
             for week in range(20):
                 clock.now = NOON + 7 * DAY * week
                 told += client.record("tree", "a") in MADE
@@ -166,9 +159,7 @@ def test_a_device_that_is_never_asked_again_is_told_so(tmp_path, nothing_forbids
     registry = parse_registry(YEARLY + registry_of({"tree": ends}))
     clock, told = Clock(), set()
     for number in range(6):
-        state = tmp_path / str(number)
-        with Client("t", registry=registry, state=state, clock=clock, environ={}, policy=tmp_path / "n") as client:
-            client.consent("on")
+        with device(tmp_path / str(number), registry=registry, clock=clock) as client:
             client.record("tree", "a")
             client.flush()
             told |= {line for line in client.status().words() if "asked next" in line}
@@ -207,9 +198,8 @@ def test_public_page_question_view_and_status_say_the_same_of_every_registry(key
     for fact in ("How many values", "How often"):
         for each in ("on", "view"):
             assert page["facts"][fact] in " ".join(printed(each).split())
-    clock, registry, state = Clock(), parse_registry(text), tmp_path / "state"
-    with Client("t", registry=registry, state=state, clock=clock, environ={}, policy=tmp_path / "none") as client:
-        client.consent("on")
+    clock, registry = Clock(), parse_registry(text)
+    with device(tmp_path, registry=registry, clock=clock) as client:
         for value in ("a", "b", "a"):
             assert client.record("theme", value) == "recorded"
             clock.tomorrow()

@@ -223,7 +223,6 @@ def test_a_full_outbox_drops_the_oldest_and_counts_it(tmp_path, clock):
         ({"spread": -1}, "spread = -1"),
         ({"spread": float("nan")}, "spread = nan"),
         ({"interval": 0}, "interval = 0"),
-        ({"exit_timeout": 1e9}, "exit_timeout"),
         ({"registry": 7}, "give a file or a MetricRegistry"),
         ({"server": "collector"}, "server = 'collector'"),
     ],

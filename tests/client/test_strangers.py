@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import random
 
 import pytest
@@ -12,7 +13,7 @@ from overstory.client.person.status import read_status
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
 from overstory.client.upload import delivery
-from overstory.client.upload.delivery import Collector, CollectorHealth
+from overstory.client.upload.delivery import Collector, CollectorHealth, Delivery
 from overstory.client.upload.http import Response
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import decode_uploads
@@ -64,7 +65,8 @@ def became(answer):
     for number in (1, 3):
         sender = Collector("https://c.example", lambda request: answer, clock=lambda: NOON, most_uploads=number)
         rows = [row(place) for place in range(1, number + 1)]
-        states |= {made.state for made in sender.deliver(rows, NOON, {}, lambda: True).values()}
+        at_work = Delivery(sender, None, REGISTRY, lambda: True, lambda _: True, math.inf, 0.0, _permitted=True)
+        states |= {made.state for made in at_work.send(rows).values()}
     return states
 
 

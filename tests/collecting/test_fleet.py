@@ -14,8 +14,8 @@ from overstory.client.session import Session
 from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
 from overstory.client.upload import delivery
+from overstory.client.upload.delivery import Decision
 from overstory.client.upload.http import Response
-from overstory.client.upload.retry import Decision
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.panel import ASKED, Places

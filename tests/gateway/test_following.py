@@ -7,22 +7,21 @@ import time
 import pytest
 
 from overstory.gateway import gateway as module
-from overstory.gateway.gateway import FileSink, Gateway, Lines, Settings, follow
+from overstory.gateway.gateway import Gateway, Lines, Settings, follow
 from overstory.gateway.readings import Reading
 from overstory.supervision.clock import ClockWatch
-from support.gateway_samples import HALF_HOUR, REGISTRY, metric, uploads
+from support.gateway_samples import HALF_HOUR, REGISTRY, collector_in, metric, uploads
 
 
 def followed(folder, items, wait=0.0, **choices):
-    lines, sink = Lines("stream"), FileSink(folder / "out")
+    lines = Lines("stream")
     choices = {"clock": "real", "spread": 0.0, "agree": "on"} | choices
-    gateway = Gateway(REGISTRY, Settings("energy", folder / "state", **choices), sink, environ={})
+    gateway = Gateway(REGISTRY, Settings("energy", folder / "state", **choices), collector_in(folder), environ={})
     try:
         follow(gateway, items, lines, wait=wait)
         return gateway.summary(), lines
     finally:
         gateway.close()
-        sink.close()
 
 
 def test_what_is_over_is_reported(tmp_path):
@@ -67,7 +66,7 @@ def test_time_passes_while_no_reading_comes(tmp_path, monkeypatch):
         silent.wait(20)
 
     def end():
-        while not uploads_or_none(tmp_path):
+        while not uploads(tmp_path):
             time.sleep(0.01)
         silent.set()
 
@@ -133,11 +132,6 @@ def test_a_full_disk_is_said_once_and_waited_for_and_no_reading_is_lost_or_doubl
     assert "there is no room left on the disk" in held
     assert held.endswith("; what was read is kept until it can be written")
     assert on == "the gateway goes on: everything is written"
-
-
-def uploads_or_none(folder):
-    path = folder / "out"
-    return path.exists() and path.stat().st_size > 0
 
 
 def test_a_random_delay_is_waited_for(tmp_path):

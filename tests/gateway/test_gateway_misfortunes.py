@@ -7,7 +7,10 @@ import time
 
 import pytest
 
-from support.gateway_samples import BINS, uploads
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import RowState
+from overstory.client.state.state import State
+from support.gateway_samples import BINS, served, uploads
 from support.misfortunes import EVERYWHERE, SECONDS, disk_for, older, unlucky, until
 from support.registry_texts import registry_of
 
@@ -49,15 +52,14 @@ def test_after_ten_seconds_of_it_every_period_has_one_report(name, tmp_path):
     folder.mkdir(mode=0o700)
     (tmp_path / "metrics.toml").write_text(REGISTRY)
     command = unlucky(folder, "gateway", "--metric", "fast", "--registry", "metrics.toml", "--readings", "-")
-    command += ("--state", "disk/state", "--output", "disk/out", "--agree", "on", "--wait", str(WEEK), "--spread", "0")
+    command += ("--state", "disk/state", "--agree", "on", "--wait", str(WEEK), "--spread", "0")
     clean = {key: value for key, value in os.environ.items() if key not in {"DO_NOT_TRACK", "OVERSTORY"}}
-    with disk_for(name, folder), (tmp_path / "log").open("wb") as log:
+    with served(folder) as url, disk_for(name, folder), (tmp_path / "log").open("wb") as log:
         streams = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": log}
-        process = subprocess.Popen(command, cwd=tmp_path, env=clean, **streams)
+        process = subprocess.Popen((*command, "--server", url), cwd=tmp_path, env=clean, **streams)
         try:
-            out = folder / "out"
             with Meter(process.stdin) as meter:
-                until(lambda: out.exists() and out.stat().st_size > 1000)
+                until(lambda: len(uploads(folder)) > 10)
                 with older(folder):  # its clock has been even for an hour
                     time.sleep(0.5)
                     with EVERYWHERE[name](process.pid, folder):
@@ -66,7 +68,11 @@ def test_after_ten_seconds_of_it_every_period_has_one_report(name, tmp_path):
                     until(lambda: meter.written > before + 50)
             assert process.wait(120) == 0, (tmp_path / "log").read_text()
             written = list(range(meter.first, meter.first + meter.written))
-            assert [upload.period for upload in uploads(folder)] == written
+            # A collector that could not be reached is asked again later: its reports wait in the state.
+            with State(StatePaths(folder / "state")).snapshot() as rows:
+                waiting = {row.batch: row.period for row in rows.outbox.rows(state=RowState.WAITING)}
+            arrived = {upload.batch: upload.period for upload in uploads(folder)}
+            assert sorted((arrived | waiting).values()) == written
         finally:
             process.kill()
             process.wait()

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from support.gateway_samples import FIRST, bits, device_of, metric, registry_text, uploads, year
+from support.gateway_samples import FIRST, bits, device_of, metric, registry_text, served, uploads, year
 
 
-def start(folder):
+def start(folder, url):
     command = [sys.executable, "-m", "overstory", "gateway", "--metric", "fixed", "--registry", "metrics.toml"]
-    command += ["--readings", "year.csv", "--state", "state", "--agree", "on", "--output", "out", "--quiet"]
+    command += ["--readings", "year.csv", "--state", "state", "--agree", "on", "--server", url, "--quiet"]
     clean = {name: value for name, value in os.environ.items() if name not in {"DO_NOT_TRACK", "OVERSTORY"}}
     return subprocess.Popen(command, cwd=folder, env=clean, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
@@ -26,25 +26,21 @@ def killed_until_done(folder, periods, kills, rng):
     (folder / "metrics.toml").write_text(registry_text())
     (folder / "year.csv").write_bytes(year(periods))
     struck = 0
-    for _ in range(kills):
-        running = start(folder)
-        before = _size(folder)
-        until = time.monotonic() + 30
-        while _size(folder) == before and running.poll() is None and time.monotonic() < until:
-            time.sleep(0.002)
-        time.sleep(rng.uniform(0.0, 0.25))
-        running.send_signal(signal.SIGKILL)
-        running.communicate()
-        struck += running.returncode == -signal.SIGKILL
-    last = start(folder)
-    _, said = last.communicate(timeout=240)
+    with served(folder) as url:
+        for _ in range(kills):
+            running = start(folder, url)
+            before = len(uploads(folder))
+            until = time.monotonic() + 30
+            while len(uploads(folder)) == before and running.poll() is None and time.monotonic() < until:
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0.0, 0.25))
+            running.send_signal(signal.SIGKILL)
+            running.communicate()
+            struck += running.returncode == -signal.SIGKILL
+        last = start(folder, url)
+        _, said = last.communicate(timeout=240)
     assert last.returncode == 0, said
     return struck
-
-
-def _size(folder):
-    path = folder / "out"
-    return path.stat().st_size if path.exists() else -1
 
 
 def check(folder, periods):

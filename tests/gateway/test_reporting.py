@@ -2,32 +2,29 @@
 
 import contextlib
 import itertools
-import json
-import sys
 from datetime import UTC, date, datetime
 
 import pytest
 
 from overstory.client.state.files import StatePaths
-from overstory.client.state.rows import OutboxRow, RowState
+from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import CollectorHealth, Delivery
+from overstory.client.upload.delivery import ASKED, Collector, CollectorHealth
 from overstory.client.upload.http import Request, Response
-from overstory.client.upload.retry import RetryPolicy
-from overstory.gateway.gateway import CollectorSink, FileSink, Gateway, GatewayError, Lines, Settings, replay
+from overstory.gateway.gateway import AT_ONCE, Gateway, GatewayError, Lines, Settings, replay
 from overstory.gateway.readings import Reading
 from overstory.privacy import epsilon_at, terms_of
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.wire.reasons import Reason
-from overstory.protocol.wire.upload import decode_batch, decode_uploads
+from overstory.protocol.wire.upload import decode_uploads
 from support import gateway_samples as samples
 from support.collector_doubles import CountingCollector, refusal
 from support.devices import DAY, rows_of
 from support.gateway_samples import (
-    Discard,
     at,
     bits,
+    collector_in,
+    collectors,
     device_of,
     fed,
     metric,
@@ -38,17 +35,6 @@ from support.gateway_samples import (
     year,
 )
 from support.registry_texts import registry_of
-
-
-def test_a_period_is_one_upload_of_one_report(tmp_path):
-    summary = run(tmp_path, year(100))
-    sent = uploads(tmp_path)
-    assert [upload.period for upload in sent] == list(range(samples.FIRST, samples.FIRST + 100))
-    assert len({upload.batch for upload in sent}) == 100
-    assert {decode_batch(upload.reports).digest for upload in sent} == {metric().mechanism.digest}
-    assert summary["reports"] == {"recorded": 100}
-    assert (summary["handed_over"], summary["waiting"], summary["dropped"]) == (100, 0, {})
-    json.dumps(summary, allow_nan=False)
 
 
 def test_the_window_s_budget_is_kept_across_restarts(tmp_path):
@@ -65,9 +51,8 @@ def test_the_window_s_budget_is_kept_across_restarts(tmp_path):
 
 def test_a_second_run_of_the_same_file_reports_nothing(tmp_path):
     run(tmp_path, year(30))
-    before = (tmp_path / "out").read_bytes()
     again = run(tmp_path, year(30))
-    assert (tmp_path / "out").read_bytes() == before
+    assert len(collectors[tmp_path].requests) == 1
     assert again["readings"]["already"] == 30
     assert again["reports"] == {}
     more = run(tmp_path, year(33))
@@ -80,9 +65,7 @@ def paneled(folder, days, panel='panel = {cycle = "month"}\n'):
     entry = grr | {"domain": samples.BINS, "period": '"day"', "window": "10"}
     registry = parse_registry(panel + registry_of({"daily": entry}, expires="2040-01-01"))
     with contextlib.ExitStack() as opened:
-        sink = FileSink(folder / "out")
-        opened.callback(sink.close)
-        gateway = Gateway(registry, Settings("daily", folder / "state", agree="on"), sink, environ={})
+        gateway = Gateway(registry, Settings("daily", folder / "state", agree="on"), collector_in(folder), environ={})
         opened.callback(gateway.close)
         replay(gateway, (Reading(day, samples.START + day * DAY, 0.5) for day in range(days)), Lines("file"))
         return gateway.summary()
@@ -118,7 +101,7 @@ def test_a_registry_whose_panel_was_ended_reports_every_period_again(tmp_path):
 
 def test_no_reading_is_in_the_state_or_in_what_leaves(tmp_path):
     run(tmp_path, b"time,value\n1735689600,0.5123456789\n", "fixed")
-    kept = b"".join(path.read_bytes() for path in (tmp_path / "state").iterdir()) + (tmp_path / "out").read_bytes()
+    kept = b"".join([*(path.read_bytes() for path in (tmp_path / "state").iterdir()), *collectors[tmp_path].bodies])
     assert b"0.5123456789" not in kept
     assert b"5123456" not in kept
 
@@ -141,14 +124,6 @@ def test_what_is_no_number_is_reported_as_nothing_and_counted_as_a_bad_line(tmp_
     assert run(tmp_path, year(3).replace(b",0.75", b",Null"), "fixed")["reports"] == {}, "nor is it reported again"
 
 
-def test_bad_lines_do_not_stop_it(tmp_path):
-    text = year(5).replace(b"\n17356914", b"\nx17356914")
-    summary = run(tmp_path, text)
-    assert summary["lines"]["bad"] == 1
-    assert summary["lines"]["bad_lines"][0]["line"] == 3
-    assert summary["readings"]["missing"] == 1
-
-
 def test_picks_and_missing_periods_reach_the_reports(tmp_path):
     text = b"time,value\n1735689600,0.5\n1735689700,0.6\n1735695000,0.1\n"
     summary = run(tmp_path, text, "fixed", pick="sum", missing="repeat")
@@ -157,8 +132,8 @@ def test_picks_and_missing_periods_reach_the_reports(tmp_path):
     assert summary["readings"]["filled"] == 2
 
 
-def gateway(folder, sink=None, environ=None, **choices):
-    return Gateway(samples.REGISTRY, Settings("energy", folder / "state", **choices), sink, environ=environ or {})
+def gateway(folder, collector=None, environ=None, **choices):
+    return Gateway(samples.REGISTRY, Settings("energy", folder / "state", **choices), collector, environ=environ or {})
 
 
 def test_nothing_is_reported_before_somebody_agrees(tmp_path):
@@ -196,71 +171,11 @@ def test_a_registry_that_changed_asks_again(tmp_path):
     run(tmp_path, year(3))
     changed = parse_registry(registry_text().replace("epsilon = 1.0, window", "epsilon = 2.0, window"))
     with pytest.raises(GatewayError, match=r"nobody has agreed to energy as it is .*: what its reports mean"):
-        Gateway(changed, Settings("energy", tmp_path / "state"), Discard(), environ={})
+        Gateway(changed, Settings("energy", tmp_path / "state"), collector_in(tmp_path), environ={})
 
 
-def test_an_unknown_metric(tmp_path):
-    with pytest.raises(ParameterError, match="there is no metric 'gas'"):
-        Gateway(samples.REGISTRY, Settings("gas", tmp_path / "state"), environ={})
-
-
-def row(number, body):
-    batch = decode_uploads(body, 1)[0].batch
-    return OutboxRow(number, batch, "energy", samples.FIRST, body, 0.0, 0, RowState.WAITING, None, bytes(16))
-
-
-def test_a_file_cut_off_in_the_middle_is_mended_and_nothing_stands_there_twice(tmp_path):
-    run(tmp_path, year(6))
-    whole = (tmp_path / "out").read_bytes()
-    size = len(whole) // 6
-    bodies = [whole[i * size : (i + 1) * size] for i in range(6)]
-    for cut in (0, 1, 3, size - 1, size, size + 7, 5 * size + 11):
-        path = tmp_path / "cut"
-        path.write_bytes(whole[:cut])
-        sink = FileSink(path)
-        sink.deliver([row(i, body) for i, body in enumerate(bodies)], 0.0, {}, lambda: True)
-        sink.deliver([row(9, bodies[2])], 0.0, {}, lambda: True)
-        assert sink.deliver([row(10, bodies[2])], 0.0, {}, lambda: False) == {}
-        sink.close()
-        found, expected = (decode_uploads(content, 99) for content in (path.read_bytes(), whole))
-        assert sorted(upload.batch for upload in found) == sorted(upload.batch for upload in expected), cut
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-def test_a_file_that_takes_no_more_is_named_and_keeps_whole_uploads(tmp_path):
-    """The limit on the size of files stands in for the disk."""
-    import resource
-
-    run(tmp_path, year(3))
-    whole = (tmp_path / "out").read_bytes()
-    body = whole[: len(whole) // 3]
-    (tmp_path / "full").write_bytes(body)
-    sink, other = FileSink(tmp_path / "full"), row(1, whole[-len(body) :])
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(body) + 10, limits[1]))
-    try:
-        for _ in range(2):
-            with pytest.raises(GatewayError, match="full: reports cannot be written there"):
-                sink.deliver([other], 0.0, {}, lambda: True)
-            assert (tmp_path / "full").read_bytes() == body
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    sink.deliver([other], 0.0, {}, lambda: True)
-    sink.close()
-    assert (tmp_path / "full").read_bytes() == body + other.body
-
-
-def test_somebody_else_s_file_is_not_touched(tmp_path):
-    for content in (b"a letter to a friend, which is long enough to be read as a header", b"dear"):
-        (tmp_path / "letter").write_bytes(content)
-        with pytest.raises(GatewayError, match="not a gateway's"):
-            FileSink(tmp_path / "letter")
-        assert (tmp_path / "letter").read_bytes() == content
-
-
-def send(folder, collector, periods, **sink):
-    policy = RetryPolicy(first=600.0)
-    to = CollectorSink("http://c.example", collector, policy=policy, uniform=lambda: 0.5, **sink)
+def send(folder, transport, periods, most_uploads=AT_ONCE):
+    to = Collector("http://c.example", transport, most_uploads=most_uploads, uniform=lambda: 0.5)
     sending = gateway(folder, to, agree="on")
     fed(sending, periods)
     summary = sending.summary()
@@ -355,7 +270,7 @@ def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "sink", "left"),
+    ("answer", "changed", "left"),
     [
         (CountingCollector(), {"most_uploads": 5}, 5),
         (CountingCollector(), {"most_bytes": 1}, 1),
@@ -363,7 +278,7 @@ def test_a_reading_with_a_time_far_ahead_ends_no_metric(tmp_path):
         (lambda _: Response(400), {"most_uploads": 8}, 8),
     ],
 )
-def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, sink, left):
+def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, changed, left):
     asked: list[Request] = []
 
     def transport(request):
@@ -371,7 +286,7 @@ def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, 
         sending.client.consent("off")
         return answer(request)
 
-    to = CollectorSink("http://c.example", transport, **sink)
+    to = Collector("http://c.example", transport, **({"most_uploads": AT_ONCE} | changed))
     sending = Gateway(samples.REGISTRY, Settings("energy", tmp_path / "state", agree="on"), to, environ={})
     fed(sending, 20)
     assert [len(decode_uploads(request.body, 99)) for request in asked] == [left]
@@ -387,6 +302,7 @@ def test_consent_is_asked_for_before_every_request_of_a_round(tmp_path, answer, 
 def waits(state, metric, period):
     with state.transaction() as rows:
         rows.outbox.add(bytes(16), metric, period, b"bytes", account=bytes(16), due=0.0, state=RowState.WAITING)
+        rows.remember(ASKED, "http://c.example")
         CollectorHealth(4, 0.0).save(rows)
 
 
@@ -396,16 +312,14 @@ def waits(state, metric, period):
         ("gone", samples.FIRST, (RowState.DROPPED, "unknown-metric", 0)),
         ("energy", samples.FIRST - 10_000, (RowState.DROPPED, "period-closed", 0)),
         ("energy", samples.FIRST + 10_000, (RowState.WAITING, "period-future", 0)),
-        ("energy", samples.FIRST, (RowState.WAITING, None, 0)),  # the sink takes nothing
     ],
 )
 def test_what_is_decided_without_asking_was_not_tried_and_makes_no_collector_well(tmp_path, metric, period, became):
     device = Gateway(samples.REGISTRY, Settings("energy", tmp_path / "state", agree="local"), environ={})
     state = State(device.client.paths)
     waits(state, metric, period)
-    Delivery(state, samples.REGISTRY, Discard(), lambda: "mark", clock=lambda: at(0)).run()
+    Collector("http://c.example", CountingCollector(), clock=lambda: at(0)).send_due(state, samples.REGISTRY)
     (row,) = rows_of(device.client)
     assert (row.state, row.answer, row.attempts) == became
-    assert row.answer is not None or row.due == 0.0
     with state.snapshot() as rows:
         assert CollectorHealth.of(rows) == CollectorHealth(4, 0.0)

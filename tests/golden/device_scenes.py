@@ -37,13 +37,11 @@ def a_person_and_a_program(place):
 
 @scene
 def a_gateway(place):
-    """A meter's readings of two days: what is printed, and the uploads to the last byte."""
-    printed = play_frozen(place, f"{ENERGY} --agree on --output uploads.ovsu --json", f"{ENERGY} --json")
-    uploads = (place / "uploads.ovsu").read_bytes()
-    starts = [n for n in range(len(uploads)) if uploads.startswith(b"OVSU", n)]
-    return "".join(printed) + "".join(
-        f"{uploads[start:end].hex()}\n" for start, end in zip(starts, [*starts[1:], None], strict=True)
-    )
+    """A meter's readings of two days, where no collector is: what is printed, and the uploads to the last byte."""
+    printed = play_frozen(place, f"{ENERGY} --agree on --server http://127.0.0.1:9 --json", f"{ENERGY} --json")
+    with sqlite3.connect(place / "meter" / "state.db") as connection:
+        uploads = connection.execute("SELECT body FROM outbox ORDER BY id").fetchall()
+    return "".join((*printed, *(f"{body.hex()}\n" for (body,) in uploads)))
 
 
 @scene

@@ -167,7 +167,7 @@ def posts(talk, write):
 
 
 def place_uploads():
-    """Uploads as `gateway` writes them; the recorded scene has them to the last byte."""
+    """Uploads as `gateway` sends them; the recorded scene has them to the last byte."""
     lines = (Path(__file__).with_name("recorded") / "a-gateway.txt").read_text("utf-8").splitlines()
     return bytes.fromhex("".join([line for line in lines if line.startswith("4f565355")][:3]))
 

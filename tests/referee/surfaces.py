@@ -10,8 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from overstory.client.outcomes import StateError
-from overstory.client.person.question import CommandContext, asked_of, first_screen, question
-from overstory.client.person.view import View, build, view_metrics
+from overstory.client.person.view import View, asked_of, build, first_screen, question, view_metrics
 from overstory.client.state.state import State
 from overstory.console.data import ConsoleData, Estimates
 from overstory.console.screens.public import show_about
@@ -63,17 +62,13 @@ def privacy(world, name, *options):
 # --- the person -------------------------------------------------------------------------------------------------------
 
 
-def context(client):
-    return CommandContext("t", client.paths, client.registry, {})
-
-
 def day(now):
     return datetime.fromtimestamp(now, UTC).date()
 
 
 def asks(client, now):
     """Return what `on` shows before a person agrees."""
-    asked = asked_of(context(client), None, day(now))
+    asked = asked_of(client.paths, client.registry, None, day(now))
     return lines(as_text([*first_screen(asked, "--details"), *question(asked)], UNFOLDED))
 
 

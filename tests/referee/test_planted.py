@@ -127,11 +127,11 @@ def compares_two(patch):
 
 def leaves_groups_out(patch):
     """Say what puts reports together, but for the group: M3."""
-    from overstory.client.person import question, view
+    from overstory.client.person import view
     from overstory.privacy.attacks import linkability
     from overstory.privacy.registry import page
 
-    for module in (view, question, page):
+    for module in (view, page):
         patch.setattr(module, "metric_linkability", lambda metric, *_: linkability(metric.mechanism))
 
 

@@ -18,10 +18,10 @@ from overstory.client.state.files import StatePaths
 from overstory.client.state.state import State, erase
 from overstory.client.upload.http import Response
 from overstory.protocol.metrics import parse_registry
+from support.devices import DAY, NOON, Clock, device
 from support.registry_texts import plain_registry
 
-NOON, DAY = 1_795_262_400.0, 86_400
-REGISTRY = plain_registry("m")
+REGISTRY = parse_registry(plain_registry("m"))
 
 
 class Machines:
@@ -41,25 +41,23 @@ def machines(tmp_path, monkeypatch):
     state_module.machine_id.cache_clear()
 
 
-class Device:
-    def __init__(self, folder, day=0):
-        self.sent = []
-        settings = {"environ": {}, "policy": folder.parent / "none", "spread": 0, "server": "https://example.org"}
-        registry = parse_registry(REGISTRY)
-        self.client = Client(
-            "t", registry=registry, state=folder, clock=lambda: NOON + day * DAY, transport=self.take, **settings
-        )
+def there(folder, day=0):
+    """A device on a folder, and what it has sent; its collector takes nothing."""
+    sent = []
 
-    def take(self, request):
-        self.sent.append(request.body)
+    def take(request):
+        sent.append(request.body)
         return Response(503)
+
+    settings = {"registry": REGISTRY, "clock": Clock(NOON + day * DAY), "server": "https://example.org"}
+    return device(folder, choice=None, spread=0, transport=take, **settings), sent
 
 
 def copied(tmp_path):
-    first = Device(tmp_path / "first")
-    first.client.consent("on")
-    assert first.client.record("m", 1) is Outcome.RECORDED
-    first.client.flush()
+    first, _ = there(tmp_path / "first")
+    first.consent("on")
+    assert first.record("m", 1) is Outcome.RECORDED
+    first.flush()
     shutil.copytree(tmp_path / "first", tmp_path / "copy")
     return tmp_path / "copy"
 
@@ -67,61 +65,61 @@ def copied(tmp_path):
 def test_a_copy_on_another_machine_records_and_sends_nothing_and_says_why(tmp_path, machines):
     folder = copied(tmp_path)
     machines.be("b" * 32)
-    copy = Device(folder, day=1)
-    assert copy.client.record("m", 2) is Outcome.NOT_ASKED
-    assert "begun on another machine" in copy.client.flush().problem
-    assert copy.sent == []
-    assert "overstory on --moved" in copy.client.status().problem
-    assert "begun on another machine" in Device(folder).client.status().problem  # before anything is recorded
-    assert State(StatePaths(folder)).exists
+    copy, sent = there(folder, 1)
+    assert copy.record("m", 2) is Outcome.NOT_ASKED
+    assert "begun on another machine" in copy.flush().problem
+    assert sent == []
+    assert "overstory on --moved" in copy.status().problem
+    assert "begun on another machine" in there(folder)[0].status().problem  # before anything is recorded
+    assert State(StatePaths(folder / "state")).exists
     with pytest.raises(StateError) as caught:
-        copy.client.consent("on")
+        copy.consent("on")
     assert caught.value.fault is Fault.ELSEWHERE
 
 
 def test_the_machine_where_it_was_begun_goes_on(tmp_path, machines):
     copied(tmp_path)
-    first = Device(tmp_path / "first", day=1)
-    assert first.client.record("m", 2) is Outcome.RECORDED
-    first.client.flush()
-    assert first.sent
-    assert first.client.status().problem is None
+    first, sent = there(tmp_path / "first", 1)
+    assert first.record("m", 2) is Outcome.RECORDED
+    first.flush()
+    assert sent
+    assert first.status().problem is None
 
 
 def test_who_moved_keeps_the_secret_and_the_ledger(tmp_path, machines):
     folder = copied(tmp_path)
-    before = State(StatePaths(folder)).begin().fingerprint
+    before = State(StatePaths(folder / "state")).begin().fingerprint
     machines.be("b" * 32)
-    moved = Device(folder, day=1)
-    moved.client.consent("on", moved=True)
-    assert moved.client.record("m", 1) is Outcome.RECORDED
-    assert moved.client.flush().problem is None
-    state = State(StatePaths(folder))
+    moved, _ = there(folder, 1)
+    moved.consent("on", moved=True)
+    assert moved.record("m", 1) is Outcome.RECORDED
+    assert moved.flush().problem is None
+    state = State(StatePaths(folder / "state"))
     assert state.begin().fingerprint == before
     with state.snapshot() as rows:
         assert [response.reports for response in rows.responses("m")] == [2]
     machines.be("a" * 32)
-    assert Device(folder).client.record("m", 1) is Outcome.NOT_ASKED  # bound to the other one now
+    assert there(folder)[0].record("m", 1) is Outcome.NOT_ASKED  # bound to the other one now
 
 
 def test_another_device_begins_anew(tmp_path, machines):
     folder = copied(tmp_path)
-    before = State(StatePaths(folder)).begin().fingerprint
+    before = State(StatePaths(folder / "state")).begin().fingerprint
     machines.be("b" * 32)
-    Device(folder).client.consent("off")  # a no is heard on any machine
-    erase(StatePaths(folder))
-    fresh = Device(folder, day=1)
-    fresh.client.consent("on")
-    assert fresh.client.record("m", 1) is Outcome.RECORDED
-    assert State(StatePaths(folder)).begin().fingerprint != before
+    there(folder)[0].consent("off")  # a no is heard on any machine
+    erase(StatePaths(folder / "state"))
+    fresh, _ = there(folder, 1)
+    fresh.consent("on")
+    assert fresh.record("m", 1) is Outcome.RECORDED
+    assert State(StatePaths(folder / "state")).begin().fingerprint != before
 
 
 def test_the_commands_say_so_and_take_the_answer(tmp_path, machines, capsys):
     folder = copied(tmp_path)
     registry = tmp_path / "metrics.toml"
-    registry.write_text(REGISTRY)
+    registry.write_text(REGISTRY.text)
     machines.be("b" * 32)
-    words = ["--app", str(folder), "--registry", str(registry)]
+    words = ["--app", str(folder / "state"), "--registry", str(registry)]
     assert main(["status", *words], environ={}) == 0
     assert "begun on another machine" in capsys.readouterr().out
     assert main(["on", *words], environ={}) == 2
@@ -137,32 +135,32 @@ def test_a_machine_without_an_id_is_not_checked_and_status_says_so(tmp_path, mac
     folder = copied(tmp_path)
     machines.be(identity)
     assert state_module.machine_id() is None
-    there = Device(folder, day=1)
-    assert there.client.record("m", 2) is Outcome.RECORDED
-    assert any("has no id of its own" in line for line in there.client.status().words())
+    other, _ = there(folder, 1)
+    assert other.record("m", 2) is Outcome.RECORDED
+    assert any("has no id of its own" in line for line in other.status().words())
 
 
 def test_a_state_begun_without_an_id_is_bound_when_it_is_opened_with_one(tmp_path, machines):
     folder = copied(tmp_path)
-    connection = sqlite3.connect(folder / "state.db", isolation_level=None)
+    connection = sqlite3.connect(folder / "state" / "state.db", isolation_level=None)
     connection.execute("DELETE FROM about WHERE key = 'machine'")
     connection.close()
-    assert Device(folder, day=1).client.record("m", 2) is Outcome.RECORDED
+    assert there(folder, 1)[0].record("m", 2) is Outcome.RECORDED
     machines.be("b" * 32)
-    assert Device(folder, day=2).client.record("m", 2) is Outcome.NOT_ASKED
+    assert there(folder, 2)[0].record("m", 2) is Outcome.NOT_ASKED
 
 
 def test_the_id_itself_is_kept_and_sent_nowhere(tmp_path, machines):
     copied(tmp_path)
-    first = Device(tmp_path / "first", day=1)
-    first.client.record("m", 1)
-    first.client.flush()
-    mark = state_module.machine_hash(State(StatePaths(tmp_path / "first")).begin().fingerprint)
-    kept = b"".join(path.read_bytes() for path in (tmp_path / "first").iterdir())
+    first, sent = there(tmp_path / "first", 1)
+    first.record("m", 1)
+    first.flush()
+    mark = state_module.machine_hash(State(StatePaths(tmp_path / "first" / "state")).begin().fingerprint)
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "first" / "state").iterdir())
     assert mark in kept
     for needle in (b"a" * 32, bytes.fromhex("a" * 32)):
-        assert needle not in kept + b"".join(first.sent)
-    assert mark not in b"".join(first.sent)
+        assert needle not in kept + b"".join(sent)
+    assert mark not in b"".join(sent)
 
 
 def test_two_states_on_one_machine_have_marks_that_say_nothing_of_each_other(machines):
@@ -202,7 +200,7 @@ def test_the_ids_of_other_platforms(monkeypatch):
 @pytest.mark.parametrize("server", ["http://collect.example.org", "http://10.0.0.1:8080"])
 def test_reports_in_the_clear_are_warned_about_once_and_in_the_status(tmp_path, caplog, server):
     with caplog.at_level(logging.WARNING, logger="overstory.client"):
-        client = Client("t", registry=parse_registry(REGISTRY), state=tmp_path / "s", server=server, environ={})
+        client = Client("t", registry=REGISTRY, state=tmp_path / "s", server=server, environ={})
         client.record("m", 1)
         client.flush()
     assert [record.getMessage() for record in caplog.records if "unencrypted" in record.getMessage()] == [
@@ -216,7 +214,7 @@ def test_reports_in_the_clear_are_warned_about_once_and_in_the_status(tmp_path, 
     "server", ["https://collect.example.org", "http://localhost:1", "http://a.localhost:1", "http://127.0.0.1:1", None]
 )
 def test_an_encrypted_or_a_local_server_is_not_warned_about(tmp_path, caplog, server):
-    client = Client("t", registry=parse_registry(REGISTRY), state=tmp_path / "s", server=server, environ={})
+    client = Client("t", registry=REGISTRY, state=tmp_path / "s", server=server, environ={})
     assert not caplog.records
     assert not any("unencrypted" in line for line in client.status().words())
 
@@ -226,5 +224,5 @@ def test_the_machine_is_checked_in_the_connection_that_opens_the_state(tmp_path,
     copied(tmp_path)
     opened, connect = [], sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: opened.append(given) or connect(*given, **named))
-    assert Device(tmp_path / "first", day=1).client.record("m", 2) is Outcome.RECORDED
+    assert there(tmp_path / "first", 1)[0].record("m", 2) is Outcome.RECORDED
     assert len(opened) == 2

@@ -22,6 +22,9 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="owners and mode
 
 REGISTRY = parse_registry(plain_registry("m"))
 NOBODY = 65534
+administrator = pytest.mark.skipif(
+    getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator"
+)
 
 
 def client_on(folder):
@@ -73,10 +76,24 @@ def test_a_planted_folder_is_not_used(begun):
     assert problem_of(begun).startswith(f"{begun}: it can be changed by other users")
 
 
-@pytest.mark.parametrize("mode", [0o770, 0o702, 0o722])
-def test_a_folder_that_others_may_write_to_is_refused(begun, mode):
-    begun.chmod(mode)
-    assert f"mode {mode:04o}" in problem_of(begun)
+CLOSED, PUBLIC = ("secret", "state.db"), ("consent.json", "application.json", "lock")
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "says"),
+    [
+        ("", 0o755, None),  # names and sizes are no secrets; the files are closed
+        *(("", mode, f"mode {mode:04o}") for mode in (0o770, 0o702, 0o722)),
+        *((name, mode, "chmod 600") for name in CLOSED for mode in (0o640, 0o604, 0o602, 0o620)),
+        *((name, mode, says) for name in PUBLIC for mode, says in ((0o644, None), (0o646, "chmod 600"))),
+    ],
+)
+def test_what_others_may_write_is_refused_and_a_secret_and_a_database_that_they_may_read(begun, name, mode, says):
+    (begun / name).chmod(mode)
+    if says is None:
+        assert State(StatePaths(begun)).begin()
+    else:
+        assert says in problem_of(begun)
 
 
 def test_a_folder_that_its_group_may_write_to_says_how_to_close_it(begun):
@@ -89,7 +106,7 @@ def test_a_folder_that_its_group_may_write_to_says_how_to_close_it(begun):
     assert State(StatePaths(begun)).begin()
 
 
-@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
+@administrator
 def test_a_folder_of_the_administrators_is_used_and_a_file_of_theirs_is_not(begun, monkeypatch):
     """A mount point, which nobody but the administrator can write to."""
     owned_by(NOBODY, begun)
@@ -103,28 +120,7 @@ def test_a_folder_of_the_administrators_is_used_and_a_file_of_theirs_is_not(begu
     assert f"{begun / 'secret'}: it belongs to user 0" in problem_of(begun)
 
 
-def test_a_folder_that_others_may_look_into_is_not_refused(begun):
-    """Names and sizes are no secrets; the files are closed."""
-    begun.chmod(0o755)
-    assert State(StatePaths(begun)).begin()
-
-
-@pytest.mark.parametrize("name", ["secret", "state.db"])
-@pytest.mark.parametrize("mode", [0o640, 0o604, 0o602, 0o620])
-def test_a_secret_or_a_database_that_others_may_read_or_write_is_refused(begun, name, mode):
-    (begun / name).chmod(mode)
-    assert f"chmod 600 {begun / name}" in problem_of(begun)
-
-
-@pytest.mark.parametrize("name", ["consent.json", "application.json", "lock"])
-def test_a_consent_that_others_may_write_is_refused_and_one_they_may_read_is_not(begun, name):
-    (begun / name).chmod(0o644)
-    assert State(StatePaths(begun)).begin()
-    (begun / name).chmod(0o646)
-    assert f"chmod 600 {begun / name}" in problem_of(begun)
-
-
-@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
+@administrator
 @pytest.mark.parametrize("what", ["the folder", "secret", "state.db", "consent.json", "application.json"])
 def test_what_belongs_to_another_user_is_refused_to_the_administrator_too(begun, what):
     os.chown(begun if what == "the folder" else begun / what, NOBODY, -1)
@@ -132,7 +128,7 @@ def test_what_belongs_to_another_user_is_refused_to_the_administrator_too(begun,
     assert f"belongs to user {NOBODY}, and this program runs as user 0" in said
 
 
-@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
+@administrator
 def test_a_folder_that_another_user_began_is_not_used_by_that_users_victim(begun):
     """Seen from the other side: a process of user 65534 meets a folder of the administrator's."""
     for parent in (begun, *begun.parents):
@@ -182,7 +178,7 @@ def with_a_link_to_a_secret(folder):
     (folder / "secret").symlink_to(theirs)
 
 
-@pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="giving a file away takes the administrator")
+@administrator
 @pytest.mark.parametrize("case", [not_mine, open_to_all, behind_a_link, with_a_planted_secret, with_a_link_to_a_secret])
 def test_the_folder_that_the_environment_names_is_refused_in_each_of_five_cases(begun, case, capsys):
     case(begun)

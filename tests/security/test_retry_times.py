@@ -10,10 +10,9 @@ from overstory.client.outcomes import Fault, StateError
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import RowState
 from overstory.client.state.state import State
-from overstory.client.upload import delivery, retry
-from overstory.client.upload.delivery import Collector
+from overstory.client.upload import delivery
+from overstory.client.upload.delivery import FIRST_BACKOFF, LONGEST_ASKED, Collector
 from overstory.client.upload.http import Response
-from overstory.client.upload.retry import RetryPolicy
 from overstory.collector.store import StoreError, open_store
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import plain_registry
@@ -103,10 +102,10 @@ def test_the_time_asked_for_cannot_be_read_from_when_reports_come_back(state, de
 def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch):
     """The device as it was: the time asked for, and up to a minute."""
 
-    def exact(row, answer, *, now, failures, policy, uniform):
-        asked = retry.retry_after(answer, now, policy)
-        again = now + asked + retry.backoff(failures[""] + 1, policy, uniform)
-        return retry.Decision(RowState.WAITING, "http-429", again, again)
+    def exact(row, answer, *, now, failures, uniform):
+        asked = delivery.retry_after(answer, now)
+        again = now + asked + delivery.backoff(failures[""] + 1, uniform)
+        return delivery.Decision(RowState.WAITING, "http-429", again, again)
 
     monkeypatch.setattr(delivery, "decide", exact)
     monkeypatch.setattr(delivery.CollectorHealth, "spread", lambda *_: None)
@@ -118,15 +117,14 @@ def test_a_device_that_comes_back_when_it_was_told_is_caught(state, monkeypatch)
 def test_a_minute_and_half_a_day_are_told_apart(state):
     """The documented limit: times more than twofold apart do not overlap, whatever each report draws."""
     soon, late = ([Device(state, seed).returns(asked) for seed in range(50)] for asked in (60, 43_200))
-    assert max(map(max, soon)) < 2 * (60 + RetryPolicy().first) < 43_200 <= min(map(min, late))
+    assert max(map(max, soon)) < 2 * (60 + FIRST_BACKOFF) < 43_200 <= min(map(min, late))
 
 
 @pytest.mark.parametrize("asked", [120, 3600, 10**6, 10**9 - 1])
 def test_what_is_asked_is_obeyed_and_bounded(state, asked):
-    policy = RetryPolicy()
-    obeyed = min(asked, policy.longest_asked / 2)
+    obeyed = min(asked, LONGEST_ASKED / 2)
     backs = Device(state, asked).returns(asked)
-    assert all(obeyed <= back <= 2 * (obeyed + policy.first) for back in backs)
+    assert all(obeyed <= back <= 2 * (obeyed + FIRST_BACKOFF) for back in backs)
 
 
 # A database whose own words are no text: SQLite complains in those words, and the user still reads one sentence

@@ -1,14 +1,21 @@
 """Registries, readings and what was handed over, for the gateway's tests."""
 
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from overstory.client.randomizer import randomizer_of
 from overstory.client.state.files import StatePaths
 from overstory.client.state.state import State
-from overstory.gateway.gateway import FileSink, Gateway, Lines, Settings, replay
+from overstory.client.upload.delivery import Collector
+from overstory.client.upload.http import Request
+from overstory.gateway.gateway import AT_ONCE, Gateway, Lines, Settings, replay
 from overstory.gateway.readings import BadLine, Layout, Reading, read_lines
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry
-from overstory.protocol.wire.upload import Upload, decode_batch, decode_uploads
+from overstory.protocol.wire.upload import Upload, decode_batch
+from support.collector_doubles import CountingCollector
+from support.oblivious_receiver import hop
 from support.registry_texts import registry_of
 
 HALF_HOUR = 1800
@@ -71,29 +78,40 @@ def year(periods: int) -> bytes:
 
 
 def run(folder: Path, text: bytes, name: str = "energy", **choices):
-    """Replay a file into `folder`/out; return the summary, and the lines' under "lines"."""
+    """Replay a file to the collector of a folder; return the summary, and the lines' under "lines"."""
     layout, lines = choices.pop("layout", Layout()), Lines("file")
-    sink = FileSink(folder / "out")
-    gateway = Gateway(
-        REGISTRY, Settings(name, folder / "state", agree=choices.pop("agree", "on"), **choices), sink, environ={}
-    )
+    chosen = Settings(name, folder / "state", agree=choices.pop("agree", "on"), **choices)
+    gateway = Gateway(REGISTRY, chosen, collector_in(folder), environ={})
     try:
         replay(gateway, read_lines(text.splitlines(keepends=True), layout, metric(name), "file"), lines)
         return {"lines": lines.to_json(), **gateway.summary()}
     finally:
         gateway.close()
-        sink.close()
+
+
+collectors: dict[Path, CountingCollector] = defaultdict(CountingCollector)
+"""What is there of the gateways of a folder, through restarts."""
+
+
+def collector_in(folder: Path) -> Collector:
+    return Collector("http://collector.example", collectors[folder], most_uploads=AT_ONCE)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The same collector over HTTP; gives its address."""
+
+    def answer(heard):
+        response = collectors[folder](Request("", heard.body, ""))
+        return response.status, response.headers, response.body
+
+    with hop(answer) as (url, _):
+        yield url
 
 
 def uploads(folder: Path) -> list[Upload]:
     """What was handed over, by period."""
-    raw = (folder / "out").read_bytes()
-    return sorted(decode_uploads(raw, 1 << 20), key=lambda upload: upload.period) if raw else []
-
-
-class Discard:  # a sink that takes nothing
-    def deliver(self, rows, now: float, failures: int, allowed):
-        return {}
+    return sorted(collectors[folder].counted.values(), key=lambda upload: upload.period)
 
 
 def device_of(folder: Path, name: str):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import MetricRegistry
 
 WEEK: Final = 7 * 86_400.0
+EXIT_TIMEOUT: Final = 1.0  # seconds for which the exit of the program waits for other processes that hold the state
 UNENCRYPTED: Final = "reports and the token travel unencrypted to %s: give an https:// address"
 ONE_HOST: Final = "the relay and the collector are one host, %s, which sees both who sends and what is sent"
 
@@ -73,8 +74,6 @@ class Client:
         How requests travel, instead of over HTTP.
     bounds
         How large the outbox may grow.
-    exit_timeout
-        Upper bound in seconds for which the exit of the program waits for other processes that hold the state.
     groups
         Public facts such as ``{"release": "1.1"}``: a metric's reports name the one that it has groups by, in clear.
     strict
@@ -119,7 +118,6 @@ class Client:
         spread: float | None = None,
         transport: Transport | None = None,
         bounds: Bounds | None = None,
-        exit_timeout: float = 1.0,
         groups: Mapping[str, str] | None = None,
         strict: bool = False,
     ) -> None:
@@ -127,7 +125,11 @@ class Client:
         environ = os.environ if environ is None else environ
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
         if server is not None:
-            check_collector(server, token)
+            from overstory.client.upload.http import endpoint
+            from overstory.protocol.wire.reasons import check_token
+
+            endpoint(server)
+            check_token(token)
         self._server, self._token, self._transport, self._environ = server, token, transport, environ
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
         self._spread = None if spread is None else seconds("spread", spread, 0.0, WEEK)
@@ -138,7 +140,6 @@ class Client:
         self._warn, self._strict = WarnsOnce(), strict
         self._notes = warn_of_clear(self._warn, server, self.registry)
         self._groups = check_groups(self._warn, self.registry, groups or {})
-        self._exit_timeout = seconds("exit_timeout", exit_timeout, 0.0, 60.0)
         self._closed = self._introduced = False
         self._session: Session | None = None  # None before anything was recorded or went wrong
         self._starting, self._sending, self._process = threading.Lock(), threading.Lock(), os.getpid()
@@ -358,7 +359,7 @@ class Client:
         """Write what is in memory; nothing is sent, the next run sends it. Never raises."""
         try:
             if self._session is not None:
-                self._session.flush(self._sources, self._exit_timeout)
+                self._session.flush(self._sources, EXIT_TIMEOUT)
         except Exception as error:  # noqa: BLE001 - the program is ending
             self._warn("exit", "what was not flushed is lost: %s", type(error).__name__)
 
@@ -422,15 +423,6 @@ def warn_of_unknown(warn: WarnsOnce, registry: MetricRegistry) -> None:
 def warn_of_unfit(warn: WarnsOnce, name: str) -> None:
     """Warn of a value outside a metric's domain; it is not logged."""
     warn(f"unfit {name}", "a value is outside the domain of %s: reported as nothing", name)
-
-
-def check_collector(server: str, token: str) -> None:
-    """Raise ParameterError unless this can be a collector's address, and this a write token."""
-    from overstory.client.upload.http import endpoint
-    from overstory.protocol.wire.reasons import check_token
-
-    endpoint(server)
-    check_token(token)
 
 
 def warn_of_clear(warn: WarnsOnce, server: str | None, registry: MetricRegistry) -> tuple[str, ...]:

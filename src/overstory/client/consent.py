@@ -248,14 +248,6 @@ def pinned(rows: Rows, consent: Consent) -> str | None:
     return server if consent_id == consent.consent_id else None
 
 
-def pin(rows: Rows, consent: Consent, server: str) -> str:
-    """Store the first collector that reports under a choice without one could go to; return the stored one."""
-    before = pinned(rows, consent)
-    if before is None:
-        rows.remember("collector", f"{consent.consent_id} {server}")
-    return before or server
-
-
 def choose(
     paths: StatePaths,
     registry: MetricRegistry,
@@ -555,7 +547,10 @@ class Permission:
         """Hold the choice to its first collector, and write down that another one was refused."""
         if self.server is None:
             return
-        first = pin(rows, consent, self.server)
+        first = pinned(rows, consent)
+        if first is None:
+            first = self.server
+            rows.remember("collector", f"{consent.consent_id} {first}")
         if first != self.server and refused(rows, consent) != self.server:
             rows.remember("refused", f"{consent.consent_id} {self.server}")
         self._first = consent.consent_id, first

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal
 
 from overstory.client import Client
 from overstory.client.budget import ledger_of
 from overstory.client.consent import CI_VARIABLES, Choice, Consent, choose
 from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
-from overstory.client.state.rows import Bounds, OutboxRow, RowState
+from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State
-from overstory.client.upload.delivery import Allowed, Collector, Delivery, Sink
-from overstory.client.upload.retry import Decision, Failures
+from overstory.client.upload.delivery import Collector
 from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing, Pick, Reading
 from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA
@@ -33,12 +30,11 @@ from overstory.privacy.terms import metric_terms
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.groups import OTHER
-from overstory.protocol.wire.upload import UPLOAD_HEADER, UPLOAD_MAGIC
 from overstory.supervision.clock import ClockWatch
 
 Clock = Literal["real", "readings"]  # the source of the time: the machine's clock, or the readings' own times
 
-AT_ONCE: Final = 500  # reports in one transaction while readings are replayed, and taken together to be sent
+AT_ONCE: Final = 500  # reports in one transaction while readings are replayed, and in one request
 BOUNDS: Final = Bounds(waiting_rows=20_000, waiting_bytes=1 << 26)
 PASSING: Final = frozenset({Fault.BUSY, Fault.FULL, Fault.READ_ONLY, Fault.UNREADABLE})
 """What may be over later: a gateway that follows a stream waits for that."""
@@ -49,94 +45,6 @@ FATAL: Final = frozenset({Outcome.OFF, Outcome.NOT_ASKED, Outcome.UNKNOWN, Outco
 
 class GatewayError(OverstoryError):
     """Reports cannot be made, stored or delivered; earlier reports remain stored."""
-
-
-@dataclass(frozen=True)
-class CollectorSink(Collector):
-    """A collector that takes several periods in one request, and so sees that they are of one device."""
-
-    most_uploads: int = 500
-
-
-class FileSink:
-    """A file of consecutive uploads, which is the body of a request to a collector. It has each report once.
-
-    A file that is there is continued. What a run that was killed had half written is cut off, and what it had written
-    without remembering so is not written again.
-    """
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self._there, self._end = _scan(self.path)
-        # Unbuffered, so that nothing waits to be written once a write has failed.
-        self._file = self.path.open("r+b" if self.path.exists() else "wb", buffering=0)
-        try:
-            self._cut()
-        except OSError as error:
-            self._file.close()
-            raise self._unwritable(error) from error
-
-    def deliver(
-        self,
-        rows: Sequence[OutboxRow],
-        now: float,  # noqa: ARG002 - a file is written at once
-        failures: Failures,  # noqa: ARG002 - and never refuses
-        allowed: Allowed,
-    ) -> dict[int, Decision]:
-        """Write the rows that the file lacks; they are on the disk when this returns."""
-        if not allowed():
-            return {}
-        new = [row for row in rows if row.batch not in self._there]
-        self._append(b"".join(row.body for row in new))
-        self._there.update(row.batch for row in new)
-        return {row.id: Decision(RowState.SENT, "written") for row in rows}
-
-    def _append(self, content: bytes) -> None:
-        """Append and wait for the disk; if that fails, cut off what was written."""
-        left = memoryview(content)
-        try:
-            while left:
-                left = left[self._file.write(left) :]
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                self._cut()
-            raise self._unwritable(error) from error
-        self._end += len(content)
-
-    def _cut(self) -> None:
-        self._file.truncate(self._end)
-        self._file.seek(self._end)
-
-    def _unwritable(self, error: OSError) -> GatewayError:
-        return GatewayError(f"{self.path}: reports cannot be written there: {error.strerror or error}")
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _scan(path: Path) -> tuple[set[bytes], int]:
-    """Return the batch ids in a file of uploads, and the end of its last complete upload."""
-    if not path.exists():
-        return set(), 0
-    ids, end, size = set[bytes](), 0, path.stat().st_size
-    with path.open("rb") as file:
-        while end + UPLOAD_HEADER.size <= size:
-            file.seek(end)
-            header = UPLOAD_HEADER.unpack(file.read(UPLOAD_HEADER.size))
-            magic, _, _, id_length, group_length, batch, _, length = header
-            if magic != UPLOAD_MAGIC:
-                raise GatewayError(f"{path}: byte {end} starts no upload: this file is not a gateway's; name another")
-            after = end + UPLOAD_HEADER.size + id_length + group_length + length
-            if after > size:
-                break
-            ids.add(batch)
-            end = after
-        file.seek(0)
-        may_be_cut = file.read(len(UPLOAD_MAGIC)) == UPLOAD_MAGIC[:size]
-    if end == 0 and size > 0 and not may_be_cut:
-        raise GatewayError(f"{path}: this file is not a gateway's; name another")
-    return ids, end
 
 
 class _PeriodClock:
@@ -187,7 +95,7 @@ class Gateway:
         self,
         registry: MetricRegistry,
         settings: Settings,
-        sink: Sink | None = None,
+        collector: Collector | None = None,
         *,
         environ: Mapping[str, str] | None = None,  # the process's, unless given; marks of continuous integration apart
     ) -> None:
@@ -209,21 +117,24 @@ class Gateway:
             bounds=BOUNDS,
             groups=_groups(self.metric, settings.group),
         )
-        self._server: str | None = getattr(sink, "server", None)
-        self._permission = self.client.permission(self._server)
-        self._sink = replace(sink, clock=self._clock) if isinstance(sink, Collector) else sink
-        self._allow(sink)
+        server = None if collector is None else collector.server
+        self._permission = self.client.permission(server)
+        if collector is not None:  # by the readings' clock no lease can end
+            lease = collector.lease if settings.clock == "real" else 0.0
+            collector = replace(collector, clock=self._clock, lease=lease)
+        self._collector = collector
+        self._allow(server)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
         self.alignment = Alignment(self.metric, pick=settings.pick, missing=settings.missing, done=done)
         self.dispatched, self.outcomes = Round(), Counter[str]()
         self._pending, self._held = 0, False
 
-    def _allow(self, sink: Sink | None) -> None:
+    def _allow(self, server: str | None) -> None:
         if self.settings.agree is not None:
             # On the day that it is, whatever the readings' own time.
             today = datetime.now(UTC).date()
-            choose(self.client.paths, self.client.registry, self.settings.agree, today, server=self._server)
+            choose(self.client.paths, self.client.registry, self.settings.agree, today, server=server)
         effective = self.client.effective
         if not effective.asked:
             raise GatewayError(
@@ -238,13 +149,8 @@ class Gateway:
             raise GatewayError(
                 f"nobody has agreed to {self.metric.id} as it is (--agree on does): {'; '.join(reasons)}"
             )
-        if sink is not None and self.metric.is_oblivious and not hasattr(sink, "through"):
-            raise GatewayError(
-                f"{self.metric.id} is oblivious: its reports go through the registry's relay, and what is written to a "
-                "file could only be posted directly; name a collector (--server)"
-            )
-        if effective.choice is Choice.ON and sink is None:
-            raise GatewayError("name a collector (--server) or a file (--output): reports must go somewhere")
+        if effective.choice is Choice.ON and server is None:
+            raise GatewayError("name a collector (--server): reports must go somewhere")
 
     def _begin(self) -> int | None:
         """Open the state, making it the first time; return the last period that was reported."""
@@ -278,7 +184,7 @@ class Gateway:
             else:
                 self._wait(GatewayError(f"the device's state cannot be written: {flushed.problem}"), self.client.fault)
         consent = self._permission.sends()
-        delivered = self._sink is None or consent is None or self._dispatch(self._sink, consent)
+        delivered = self._collector is None or consent is None or self._dispatch(self._collector, consent)
         if self._held and delivered:
             LOG.warning("the gateway goes on: everything is written")
             self._held = False
@@ -293,24 +199,18 @@ class Gateway:
         self._held = True
         time.sleep(seconds)
 
-    def _dispatch(self, sink: Sink, consent: Consent) -> bool:
+    def _dispatch(self, collector: Collector, consent: Consent) -> bool:
         """Deliver what is due; return False where that has to wait, in the state, for the next round."""
-        shared, now = self._server is not None and self.settings.clock == "real", self._clock()
+        permission = self._permission
         try:
-            done = Delivery(
+            done = collector.send_due(
                 self._state,
                 self.client.registry,
-                sink,
-                self._permission.sends,
-                self._permission.may_send,
-                clock=lambda: now,
-                lease=120.0 if shared else 0.0,
-                at_once=AT_ONCE,
-                batch=AT_ONCE,
-                prepare=lambda rows: self._permission.meet(rows, consent),
-                spread=lambda: 0.0,  # reports are sent together anyway, so they need no separate random delays
-            ).run()
-        except (StateError, GatewayError, MemoryError) as error:
+                permit=permission.sends,
+                covers=permission.may_send,
+                prepare=lambda rows: permission.meet(rows, consent),
+            )
+        except (StateError, MemoryError) as error:
             self._wait(error, error.fault if isinstance(error, StateError) else Fault.FULL, 0.0)
             return False
         self.dispatched = self.dispatched.plus(done)

@@ -29,9 +29,8 @@ from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import VERSION, Rows, RowState, create_tables
 from overstory.client.state.secret_file import DeviceSecret
 from overstory.client.state.state import State, committed
-from overstory.client.upload.delivery import Collector
+from overstory.client.upload.delivery import Collector, retry_after
 from overstory.client.upload.http import Request, Response, Transport, endpoint, parse_object
-from overstory.client.upload.retry import RetryPolicy, retry_after
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.panel import ASKED, Places
@@ -263,7 +262,7 @@ class Fleet:
                 waited = self._wait(waiting, waited, attempt, why)
             attempt, why = attempt + 1, "no report was sent"
             answers = self._relayed([body for _, bodies in waiting for body in bodies])
-            self._asked = max(retry_after(answer, self._now, RetryPolicy()) for answer in answers.values())
+            self._asked = max(retry_after(answer, self._now) for answer in answers.values())
             for state, _ in waiting:
                 done = self._sender(answers).send_due(
                     state, self._registry, seconds=TIMEOUT, permit=lambda: True, covers=self._covers

@@ -225,11 +225,6 @@ GATEWAY: Final = Command(
         "periods",
         Option("--pick", "value of a period with several readings", choices=("last", "mean", "sum"), default="last"),
         Option("--missing", "value of a period without readings", choices=("skip", "repeat", "zero"), default="skip"),
-        Option(
-            "--clock",
-            "clock that ends periods (default: real for a stream, readings for a file)",
-            choices=("real", "readings"),
-        ),
         Option("--wait", "how long a stream waits for late readings after a period", "SECONDS", float, 60.0),
     ),
     Group(
@@ -238,7 +233,6 @@ GATEWAY: Final = Command(
         Option("--agree", "consent to this registry's metrics; local: nothing is sent", choices=("on", "local")),
         Option("--group", "public group of the device, sent in clear (default: other)", "NAME"),
         Option("--server", "address of the collector; OVERSTORY_WRITE_TOKEN has its write token", "URL"),
-        Option("--output", "write the uploads to this file instead of sending them", "FILE"),
         Option("--spread", "longest random delay before sending", "SECONDS", float),
     ),
     more="""\
@@ -247,7 +241,6 @@ is not blank begins with {. Each period of the metric is reported once, after it
 remembers this through restarts and crashes. One state folder is one device. For a file, the times in it are the clock,
 so that a year takes seconds; a stream (-) is followed in real time.""",
     runs="service.gateway",
-    rules=(OneOf(("--server", "--output")),),
 )
 
 SIMULATE: Final = Command(

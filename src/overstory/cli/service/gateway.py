@@ -13,19 +13,9 @@ from typing import Any, BinaryIO, Final
 from overstory.cli.arguments import print_outcome, token_of_environment
 from overstory.client.client import WEEK, seconds
 from overstory.client.outcomes import MADE, Outcome
-from overstory.client.upload.delivery import Sink
-from overstory.client.upload.http import endpoint, http_transport
-from overstory.gateway.gateway import (
-    LOG,
-    CollectorSink,
-    FileSink,
-    Gateway,
-    Lines,
-    Settings,
-    bounded_lines,
-    follow,
-    replay,
-)
+from overstory.client.upload.delivery import Collector
+from overstory.client.upload.http import http_transport
+from overstory.gateway.gateway import AT_ONCE, LOG, Gateway, Lines, Settings, bounded_lines, follow, replay
 from overstory.gateway.readings import Format, Layout, read_lines, zone_named
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.registry.cost import PATTERN
@@ -47,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         state=args.state,
         pick=args.pick,
         missing=args.missing,
-        clock=args.clock or ("real" if streamed else "readings"),
+        clock="real" if streamed else "readings",
         spread=args.spread,
         agree=args.agree,
         group=args.group,
@@ -60,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     lines = Lines("standard input" if streamed else args.readings)
     with ExitStack() as opened:
         stream: BinaryIO = sys.stdin.buffer if streamed else opened.enter_context(Path(args.readings).open("rb"))
-        gateway = Gateway(registry, settings, _sink(args, opened))
+        gateway = Gateway(registry, settings, _collector(args.server))
         opened.callback(gateway.close)
         items = read_lines(bounded_lines(stream), layout, gateway.metric, lines.source)
         if settings.clock == "real":
@@ -75,16 +65,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _sink(args: argparse.Namespace, opened: ExitStack) -> Sink | None:
-    if args.output:
-        file = FileSink(args.output)
-        opened.callback(file.close)
-        return file
-    if args.server:
-        endpoint(args.server)
-        token = check_token(token_of_environment("WRITE"))
-        return CollectorSink(args.server, http_transport(), token)
-    return None
+def _collector(server: str | None) -> Collector | None:
+    if not server:
+        return None
+    return Collector(server, http_transport(), check_token(token_of_environment("WRITE")), most_uploads=AT_ONCE)
 
 
 def outcome_lines(outcome: dict[str, Any]) -> list[str]:

@@ -12,14 +12,13 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.outcomes import ConsentError, StateError
 from overstory.client.person.command_line import add_commands
-from overstory.client.person.question import CommandContext
 from overstory.client.state.files import (
     NOT_LEFT,
     StatePaths,
@@ -27,6 +26,7 @@ from overstory.client.state.files import (
     introduce,
     is_state,
     left_registry,
+    policy_file,
     read_application,
     refuse_foreign,
     state_folder,
@@ -36,13 +36,30 @@ from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 
 if TYPE_CHECKING:
+    from overstory.client.consent import EffectiveChoice
     from overstory.client.person.status import Status
-    from overstory.client.person.view import View
     from overstory.protocol.metrics import MetricRegistry
 
 
 BAD_INPUT: Final = 2
 INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True)
+class CommandContext:
+    """The application of one command, its state and its registry."""
+
+    name: str | None  # the application; None where neither the person nor the state names it
+    paths: StatePaths  # the state
+    registry: MetricRegistry  # the metrics; empty where none were given and the program stored none
+    environ: Mapping[str, str]  # the environment
+    no_registry: str | None = None  # why there is no registry; None where there is one
+
+    @property
+    def effective(self) -> EffectiveChoice:
+        from overstory.client.consent import effective
+
+        return effective(self.paths, self.environ, policy_file(self.environ))
 
 
 def run(
@@ -189,7 +206,7 @@ def _given_registry(args: argparse.Namespace, embedded: MetricRegistry | None) -
 def choose(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `on` (which shows the metrics and asks first), `local` or `off`: store the choice, its date and metrics."""
     from overstory.client.consent import choose as store_choice
-    from overstory.client.person.question import asked_of, first_screen, question, question_json
+    from overstory.client.person.view import asked_of, first_screen, question, question_json
 
     choice: str = args.command
     server, moved = getattr(args, "server", None), getattr(args, "moved", False)
@@ -198,7 +215,7 @@ def choose(context: CommandContext, args: argparse.Namespace) -> None:
     asked = None
     if choice != "off":
         _check_before_asking(choice, context, args)
-        asked = asked_of(context, server, today)
+        asked = asked_of(context.paths, context.registry, server, today)
     if asked and not args.json:
         from overstory.presentation.render_text import as_text
 
@@ -360,7 +377,8 @@ def show_all(contexts: Mapping[str, CommandContext], args: argparse.Namespace) -
 
 def show_view(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `view`: in the terminal, as JSON, or as a page in a file."""
-    from overstory.client.person.view import build, view_json
+    from overstory.client.person.view import View, build, view_json, view_metrics
+    from overstory.client.state.state import State
     from overstory.presentation.render_html import accents, as_page
     from overstory.presentation.render_text import as_text
 
@@ -368,7 +386,13 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
         raise ParameterError("--json and --html are two ways to show it: give one")
     if args.reports < 0:
         raise ParameterError(f"--reports {args.reports}: give a whole number from 0")
-    view = _read_view(context)
+    status = _status(context)
+    try:
+        with State(context.paths).snapshot() as rows:
+            metrics = view_metrics(rows, context.registry)
+    except StateError:  # the status says why, where there is one
+        metrics = view_metrics(None, context.registry)
+    view = View(context.name, status, metrics, context.registry.oblivious)
     if args.html:
         accent = accents(*context.registry.colors)
         page = as_page(build(view, reports=args.reports), contents=True, accent=accent)
@@ -378,16 +402,3 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
         say_json(view_json(view))
     else:
         sys.stdout.write(as_text(build(view, reports=args.reports)))
-
-
-def _read_view(context: CommandContext) -> View:
-    from overstory.client.person.view import View, view_metrics
-    from overstory.client.state.state import State
-
-    status = _status(context)
-    try:
-        with State(context.paths).snapshot() as rows:
-            metrics = view_metrics(rows, context.registry)
-    except StateError:  # the status says why, where there is one
-        metrics = view_metrics(None, context.registry)
-    return View(context.name, status, metrics, context.registry.oblivious)

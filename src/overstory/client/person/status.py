@@ -17,8 +17,7 @@ from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import LONGEST_DELAY, Rows, RowState
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import UNCHECKED, State, machine_id
-from overstory.client.upload.delivery import ASKED, COPIED, CollectorHealth
-from overstory.client.upload.retry import DAY, RELAY, problem_words
+from overstory.client.upload.delivery import ASKED, COPIED, DAY, RELAY, CollectorHealth, problem_words
 from overstory.presentation.formats import date_words, duration, plural
 from overstory.presentation.render_text import Layout, unbroken
 from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost, totals_so_far

@@ -1,4 +1,4 @@
-"""What a person can see of her device: what was recorded, exactly what is sent, and what can be inferred.
+"""What a person is asked before choosing, and then sees: what was recorded and is sent, and what can be inferred.
 
 True values are not shown because they are not stored: the state holds permanent responses and encoded reports. Every
 byte of a report is explained. What can be inferred is exact Bayes, shown with the prior.
@@ -6,32 +6,189 @@ byte of a report is explained. What can be inferred is exact Bayes, shown with t
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, date, datetime, time
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.client.budget import ledger_of
-from overstory.client.person.status import Status
+from overstory.client.consent import WORDS, Choice, Consent, origin, pinned, read_consent
+from overstory.client.outcomes import ConsentError, StateError
+from overstory.client.person.status import FIRST, SCREEN, Status, asked_by, metric_line, one_screen, relay_status
+from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
-from overstory.client.upload.retry import RELAYED
+from overstory.client.state.state import State
+from overstory.client.upload.delivery import RELAYED
 from overstory.presentation.document import Block, Folded, Heading, KeyValues, Lines, Paragraph, Row, Table
 from overstory.presentation.formats import date_words, finite, plural, share
 from overstory.privacy.attacks import metric_linkability, posterior
-from overstory.privacy.registry.cost import MetricCost, metric_cost
-from overstory.privacy.registry.page import metric_facts
-from overstory.privacy.statements import Claims
+from overstory.privacy.registry.cost import (
+    MetricCost,
+    TotalCost,
+    budget_words,
+    metric_cost,
+    total_costs,
+    totals_so_far,
+)
+from overstory.privacy.registry.page import metric_facts, relay_words
+from overstory.privacy.registry.yearly import headline, in_two_sentences, least_limit
+from overstory.privacy.statements import Claim, Claims
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.base import Kind, Report
-from overstory.protocol.metrics.metric import Metric
+from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.period import Period
 from overstory.protocol.wire.upload import Upload, cohort_width, decode_batch, decode_uploads
 
 if TYPE_CHECKING:
     from overstory.privacy.ledger import Ledger
-    from overstory.protocol.metrics import MetricRegistry, PersonBudget
+    from overstory.protocol.metrics import PersonBudget
     from overstory.protocol.metrics.tables import ObliviousRoute
+
+
+# --- the question -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One question to a person."""
+
+    registry: MetricRegistry  # what is asked for
+    server: str | None  # the collector that reports would go to; None where it is not known yet
+    before: Consent | None  # the choice before; None where there was none that can be read
+    costs: Mapping[str, MetricCost]  # what each metric costs, or has cost on this device
+    ends: Mapping[str, Claim]  # what each metric costs by the day it expires, in one line; none where it has expired
+    totals: tuple[TotalCost, ...]  # what they cost together
+    changes: Mapping[str, tuple[str, ...]]  # what of each metric is not as it was agreed to
+
+
+def asked_of(paths: StatePaths, registry: MetricRegistry, server: str | None, today: date) -> Asked:
+    """Return the question of a registry on a device, with what the device has reported so far."""
+    before, state, spent = None, State(paths), None
+    with contextlib.suppress(ConsentError):
+        before = read_consent(paths)
+    collector = None if before is None or before.choice is not Choice.ON else before.server
+    if state.exists:
+        with contextlib.suppress(StateError), state.snapshot() as rows:
+            if before is not None and before.choice is Choice.ON:
+                collector = pinned(rows, before)
+            spent = ledger_of(rows, registry)
+    named = collector if server is None else origin(server)
+    costs = {name: metric_cost(metric, so_far=spent, budget=registry.budget) for name, metric in registry.items()}
+    chosen = before is not None and before.choice is not Choice.OFF
+    changes = before.missing(registry, named) if chosen and before else {}
+    return Asked(
+        registry,
+        named,
+        before,
+        costs,
+        {name: line for name, metric in registry.items() if (line := _end(metric, today, registry)) is not None},
+        totals_so_far(spent) if spent is not None and spent.reports else total_costs(tuple(costs.values()), registry),
+        changes,
+    )
+
+
+def _end(metric: Metric, today: date, registry: MetricRegistry) -> Claim | None:
+    """Return the first line for a report in every period from today to the metric's end, where no budget ends it."""
+    if metric.once or metric.panel is not None:
+        return None  # however long it goes on, there is one report, or the same number every year
+    now = datetime.combine(today, time(), UTC).timestamp()
+    left = metric.period.number(metric.expires_at - 1) - metric.period.number(now) + 1
+    claim, budget = metric_cost(metric, max(left, 1)).headline, registry.budget
+    is_ended = budget is not None and budget.per == "ever" and least_limit([metric], budget) < claim.epsilon
+    return claim if left > 0 and not is_ended else None
+
+
+def first_screen(asked: Asked, more: str) -> Iterator[Block]:
+    """Return the most important of the question, what has changed first; `more` is where the rest of it is."""
+    registry, before = asked.registry, asked.before
+    changed = [
+        f"- {registry[name].title}, since your choice of {before.date}: {'; '.join(reasons)}"
+        for name, reasons in asked.changes.items()
+        if before is not None
+    ]
+    lines = [*changed, *(metric_line(metric) for name, metric in registry.items() if name not in asked.changes)]
+    who = f"{asked_by(registry)}; reports go to: {asked.server or FIRST}"
+    below = who, f"to stop: `off`, at any time; the rest: {more}"
+    yield Lines(*one_screen(in_two_sentences(registry), lines, below, more, SCREEN - 2))
+
+
+def question(asked: Asked) -> Iterator[Block]:
+    """Return the question as blocks: any year, each metric, all of them together, the budget, where reports go."""
+    if asked.registry:
+        yield Paragraph(headline(asked.registry).sentence)
+    if asked.registry.operator is not None:
+        yield Paragraph(asked_by(asked.registry))
+    for name, metric in asked.registry.items():
+        yield Heading(3, f"{metric.title} ({name})")
+        yield Paragraph(metric.description)
+        for reason in asked.changes.get(name, ()):
+            assert asked.before is not None
+            yield Paragraph(f"Since your choice of {asked.before.date}: {reason}.")
+        yield KeyValues(tuple(metric_facts(metric, asked.registry.oblivious)))
+        cost, end = asked.costs[name], asked.ends.get(name)
+        so_far = f"What your {plural(cost.reports, 'report')} so far can have told of you:"
+        yield Paragraph("What reports can tell of you:" if cost.planned else so_far)
+        lines = cost.pairs()
+        if cost.planned and end is not None and end.epsilon != cost.headline.epsilon:  # alike where neither has a bound
+            lines += ((end.amount, f"{end.words} (one per {metric.period} until {metric.expires})"),)
+        yield KeyValues(lines, "lines")
+    for total in asked.totals if len(asked.registry) > 1 else ():
+        yield Heading(3, f"Together: {total.about}")
+        yield total.block()
+    yield Heading(3, "Budget, and where reports go")
+    yield Lines(*_ending(asked))
+
+
+def _ending(asked: Asked) -> Iterator[str]:
+    if asked.registry.budget is None:
+        yield "There is no budget: reports go on until each metric's end, and add up."
+    else:
+        yield from budget_words(asked.registry.budget, asked.registry.values())
+    where = asked.server or f"{FIRST}, and to no other after it"
+    yield f"reports go to: {where}"
+    relay = relay_status(asked.registry)
+    if relay is not None:
+        yield from relay.words()
+
+
+def question_json(asked: Asked) -> dict[str, Any]:
+    """Return the question as JSON values; an epsilon without bound is null."""
+    held = asked.registry.budget
+    return {
+        "server": asked.server,
+        **({} if asked.registry.operator is None else {"operator": asked.registry.operator.to_json()}),
+        **({} if asked.registry.oblivious is None else {"relay": asked.registry.oblivious.to_json()}),
+        "budget": None if held is None else held.to_json(),
+        "budget_words": [] if held is None else list(budget_words(held, asked.registry.values())),
+        "headline": headline(asked.registry).to_json() if asked.registry else None,
+        "totals": [total.to_json() for total in asked.totals],
+        "metrics": [_asked_json(asked, metric) for metric in asked.registry.values()],
+    }
+
+
+def _asked_json(asked: Asked, metric: Metric) -> dict[str, Any]:
+    end = asked.ends.get(metric.id)
+    return {
+        "id": metric.id,
+        **{name: getattr(metric, name) for name in WORDS},
+        "period": str(metric.period),
+        "expires": metric.expires.isoformat(),
+        "retention_days": metric.retention_days,
+        "max_values": metric.max_values,
+        "publish": metric.publish,
+        **({} if metric.groups is None else {"groups": metric.groups.canonical()}),
+        **({"travels": relay_words(asked.registry.oblivious)} if metric.is_oblivious else {}),
+        "changed": list(asked.changes.get(metric.id, ())),
+        "linkable": metric_linkability(metric).to_json(),
+        "cost": asked.costs[metric.id].to_json(),
+        "cost_by_the_end": None if end is None else end.to_json(),
+    }
+
+
+# --- what is sent -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -52,7 +209,7 @@ def annotate(body: bytes, metric: Metric | None) -> tuple[Part, ...]:
     encodes = "how this device encodes values; drawn from its secret, the same for ever"
     if metric is not None and metric.panel is not None:
         encodes = "how this answer encodes values; drawn from the device's secret, another in every answer"
-    says = "" if metric is None else f": {payload_words(metric.mechanism, report.bits, metric.labels)}"
+    says = "" if metric is None else f": {metric.mechanism.payload_words(report.bits, metric.labels)}"
     lengths = "the lengths of two names" if upload.group else "the length of the metric's name"
     with_id = "from this device's secret; a second copy of this report is known by it and not counted"
     cuts = [
@@ -106,11 +263,6 @@ def _period(metric: Metric | None, number: int) -> str:
     return date_words(metric.period.label(number))
 
 
-def payload_words(mechanism: Kind, payload: int, labels: Sequence[str] = ()) -> str:
-    """Return a permanent response's or a report's payload in words; `labels` name the values that it may be."""
-    return mechanism.payload_words(payload, labels)
-
-
 def bit_string(mechanism: Kind, payload: int) -> str:
     """Return a payload's bits, bit 0 first, in groups of eight."""
     bits = f"{payload:0{mechanism.payload_bits}b}"[::-1]
@@ -138,9 +290,12 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
 
     The answers of a panel are independent, given the value: each one changes what the ones before it left.
     """
-    values = _values(metric)
-    if isinstance(values, str):
-        return values
+    labels = metric.labels
+    if not labels:
+        return "the registry at hand has no list of candidates, so there is nothing to compare"
+    if len(labels) > MOST_CANDIDATES:
+        return f"{len(labels)} candidates are more than are computed here ({MOST_CANDIDATES})"
+    values: Sequence[Hashable] = metric.domain.encodings(labels)
     prior = 1 / len(values)
     posteriors = dict.fromkeys(values, prior)
     try:
@@ -153,15 +308,6 @@ def infer(metric: Metric, reports: Sequence[Report]) -> Inference | str:
     likeliest = tuple({"label": metric.domain.label(value), "probability": believed} for value, believed in best)
     promised = Claims.of(metric).unchanged(len(reports))
     return Inference(len(reports), len(values), prior, likeliest, promised.epsilon, promised.words)
-
-
-def _values(metric: Metric) -> Sequence[Hashable] | str:
-    labels = metric.labels
-    if not labels:
-        return "the registry at hand has no list of candidates, so there is nothing to compare"
-    if len(labels) > MOST_CANDIDATES:
-        return f"{len(labels)} candidates are more than are computed here ({MOST_CANDIDATES})"
-    return metric.domain.encodings(labels)
 
 
 STATE_TEXTS = {
@@ -235,7 +381,7 @@ def _response(response: Response, metric: Metric | None) -> Row:
         words = "erased: the metric is over"
         if response.permanent is not None:
             bits = bit_string(metric.mechanism, response.permanent)
-            words = payload_words(metric.mechanism, response.permanent, metric.labels)
+            words = metric.mechanism.payload_words(response.permanent, metric.labels)
     about = {"number": response.number + 1, "bits": bits, "words": words}  # counted from 1, bit 0 first
     return about | {"reports": response.reports, "kept": response.kept}
 
@@ -332,7 +478,10 @@ def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> It
         yield Paragraph(metric.description)
         yield Folded("What is asked, by whom, and how", (KeyValues(tuple(metric_facts(metric, route, shown.group))),))
     yield Heading(3, f"Recorded: {shown.id}")
-    yield Paragraph(_recorded(shown))
+    newest, number = shown.recorded[-PERIODS_SHOWN:], len(shown.recorded)
+    start = "In " if len(newest) == number else f"In {number} periods, the last {len(newest)} of them: "
+    recorded = f"{start}{'; '.join(map(_when, newest))}. True values are not kept."
+    yield Paragraph(recorded if newest else "Nothing was recorded.")
     yield from _responses(shown)
     yield from _reports(shown, reports)
     yield from _inferred(shown)
@@ -341,14 +490,6 @@ def _metric(shown: MetricView, reports: int, route: ObliviousRoute | None) -> It
         yield Heading(3, f"Privacy, planned: {cost.metric}" if cost.planned else f"Privacy spent: {cost.metric}")
         answers = (("noisy answers", str(cost.distinct)),) if cost.distinct else ()
         yield Folded("What reports tell", (KeyValues((("reports queued", str(cost.made)), *answers)), cost.block()))
-
-
-def _recorded(shown: MetricView) -> str:
-    if not shown.recorded:
-        return "Nothing was recorded."
-    newest, all_of_them = shown.recorded[-PERIODS_SHOWN:], len(shown.recorded)
-    start = "In " if len(newest) == all_of_them else f"In {all_of_them} periods, the last {len(newest)} of them: "
-    return f"{start}{'; '.join(map(_when, newest))}. True values are not kept."
 
 
 def _when(label: str) -> str:

@@ -306,17 +306,14 @@ class Rows:
             self.read([metric])
         return self._responses[metric]
 
-    def distinct(self, metric: str, *, spare: bool = False) -> int:
-        """Return how many permanent responses the cap counts, over all accounts; see `Metric.nothing_is_spare`."""
-        return sum(not (spare and tag == NOTHING) for _, tag in self._responses_of(metric))
-
     def charge(self, metric: Metric, tag: bytes, permanent: bytes, *, most: int | None, kept: bool) -> int | None:
         """Count a report of a permanent response; None where it is one too many, or not the one reported before."""
         held, account, spare = self._responses_of(metric.id), metric.account, metric.nothing_is_spare
         response = held.get((account, tag))
         if response is None:
-            place = not (spare and tag == NOTHING)
-            if place and most is not None and self.distinct(metric.id, spare=spare) >= most:
+            # The cap counts the responses of all accounts, and nothing only where it is not spare.
+            counted = [other for _, other in held if not (spare and other == NOTHING)]
+            if most is not None and len(counted) >= most and not (spare and tag == NOTHING):
                 return None
             number = 1 + max((other.number for other in held.values()), default=-1)
             response = _response((metric.id, account, number, permanent, 0, 0, tag))
