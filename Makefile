@@ -69,7 +69,7 @@ test-all: $(VENV)/dev
 # A sample of the tests of each extra but Spark. Old libraries use what newer ones deprecate: here that is no error. The
 # kernels of another Numba are kept apart.
 SAMPLE := $(addprefix tests/,analysis/test_intervals.py cli/test_decode_store.py cli/test_deploy_examples.py \
-  collector/test_connection.py collector/test_committer.py collector/test_pages.py collector/test_oblivious_keys.py \
+  collector/test_connection.py collector/test_committer.py collector/test_collector_pages.py collector/test_oblivious_keys.py \
   collector/test_serve_process.py collector/test_store_contract.py \
   engines/test_engine_contract.py::test_a_scheduler_that_is_not_there_is_one_sentence[dask] files/test_blocks.py::test_reports_survive_and_count_alike \
   presentation/test_charts.py relay/test_relay_releases.py)

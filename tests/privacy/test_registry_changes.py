@@ -442,7 +442,9 @@ def test_shorter_periods_of_a_panel_are_no_more_answers():
     assert kinds(compare_registries(week, day)) == {("period", Harm.BREAKS)}
 
 
-@pytest.mark.parametrize(("more", "key_id", "begins"), [(b"", 1, "1 ("), (FIRST.keys, 2, "2 (")])
+@pytest.mark.parametrize(
+    ("more", "key_id", "begins"), [(b"", 1, "1 ("), (FIRST.keys, 2, "2 (")], ids=["another", "more"]
+)
 def test_a_key_more_is_counted_and_a_key_of_the_same_id_is_another_key(more, key_id, begins):
     keys = (FIRST.keys, Receiver(key_id=key_id).keys + more)
     found = compare_registries(*(oblivious_registry("https://relay.example.net/", each) for each in keys))
