@@ -361,7 +361,6 @@ REFUSED = {
         ("--params params.csv --param f=0.25", "--params is for rappor"),
         ("--params nowhere.csv", "nowhere.csv"),
         ("rappor --reports 0", "reports = 0"),
-        ("rappor --values 0", "0 values: give at least one"),
         ("wb --param domain_size=5 --param epsilon=1 --param window=4 --delta 1", "delta = 1"),
         ("hybrid --param epsilon=much", "--param epsilon=much: give a number"),
         ("hybrid --param resolution=2.5", "--param resolution=2.5: give a whole number"),

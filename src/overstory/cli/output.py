@@ -77,6 +77,8 @@ def write_tables(output: str, blocks: Iterable[Block]) -> None:
     from overstory.files.io import writing_text
     from overstory.presentation.shown import ENDINGS, in_form
 
+    if not is_table(output):
+        raise ParameterError(f"{output}: a table is written into a file that ends in .csv, .md or .tex")
     with writing_text(output) as text:
         text.write(in_form(blocks, ENDINGS[Path(output).suffix]))
 
