@@ -52,9 +52,8 @@ class Discovered(Estimate):
     that into account, for the selection was among all that were tried.
     """
 
-    raw_values: tuple[
-        Any, ...
-    ]  # the values themselves, integers or bytes; `values` are texts, as the domain shows them
+    # the values themselves, integers or bytes; `values` are texts, as the domain shows them
+    raw_values: tuple[Any, ...]
     # ndarray of float64, shape (M,): the chance that a value nobody has looks at least this frequent
     p_values: F64 = field()
     # ndarray of float64, shape (M,): the smallest alpha at which it is detected, over all `tried`

@@ -473,13 +473,10 @@ class UnknownValues(AnyDomain):
 
     def encode(self, value: Any) -> int | bytes:
         if self.coded.is_numeric:
-            is_one, wanted = (
-                hasattr(value, "__index__") and not isinstance(value, bool),
-                "whole number: give an integer",
-            )
+            fits, wanted = hasattr(value, "__index__") and not isinstance(value, bool), "whole number: give an integer"
         else:
-            is_one, wanted = isinstance(value, str), "text: give a string"
-        if not is_one:
+            fits, wanted = isinstance(value, str), "text: give a string"
+        if not fits:
             raise ParameterError(f"a {type(value).__name__} is no {wanted}")
         try:
             return self.coded.code(value)
