@@ -36,7 +36,6 @@ from overstory.protocol.kinds.registry import REGISTRY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from overstory.analysis.decoding.candidates import CandidateMap
     from overstory.protocol.metrics.metric import Metric
 
 Column = NDArray[np.int64]
@@ -52,7 +51,6 @@ class Declared:
     mechanism: Mechanism
     values: tuple[Any, ...]  # as the mechanism encodes them
     texts: tuple[str, ...]  # as the client reads them, one for each value
-    hashed: NDArray[Any] | None = None  # a map's bits, shape (cohorts, values, hashes); None: the mechanism's own
     afresh: bool = False  # whether each report of a device has a cohort and noise of its own: a panel's answers
 
     @property
@@ -80,8 +78,6 @@ class Declared:
         return (self._bits(table) if self.are_vectors else np.array(table, np.int64))[rows]
 
     def _encoded(self, value: int, cohort: int) -> int:
-        if self.hashed is not None:
-            return sum(1 << int(bit) for bit in set(self.hashed[cohort, value].tolist()))
         payload = self.mechanism.encode(self.values[value], cohort)
         return value if payload is None else payload
 
@@ -114,19 +110,12 @@ class Declared:
         return np.array([self.mechanism.supports(Report(0, each), self.values[encoded]) for each in outputs])
 
 
-def declare(
-    mechanism: Any, *, metric: Metric | None = None, candidates: CandidateMap | None = None, most: int = 2 + OTHERS
-) -> Declared:
+def declare(mechanism: Any, *, metric: Metric | None = None, most: int = 2 + OTHERS) -> Declared:
     """Return what is audited, with the pair of values first that differs in the most bits, or cohorts."""
     if mechanism.name not in REGISTRY:
         names = ", ".join(sorted(REGISTRY))
         raise ParameterError(f"an audit reads no reports of {mechanism.name}; it reads those of {names}")
     afresh = metric is not None and metric.panel is not None
-    if candidates is not None:
-        places = _spread(candidates.num_candidates, most)
-        texts = tuple(str(candidates.candidates[place]) for place in places)
-        hashed = np.asarray(candidates.positions)[:, places]
-        return _paired(Declared(mechanism, texts, texts, hashed, afresh))
     labels = () if metric is None else metric.labels
     if mechanism.domain_size is None:
         asked = tuple(labels[place] for place in _spread(len(labels), most))
@@ -150,16 +139,15 @@ def _spread(many: int, most: int) -> list[int]:
 def _paired(declared: Declared) -> Declared:
     """Put the two values with the most different encodings first."""
     if len(declared.values) < 2:
-        raise ParameterError("an audit asks for at least two values: give a map or a metric with two of them")
+        raise ParameterError("an audit asks for at least two values: give a metric with two of them")
     cohorts = np.array(_spread(declared.num_cohorts, LOOKED_AT), np.int64)
     apart = _differences(declared, cohorts)
     first, second = (int(place) for place in np.unravel_index(np.argmax(apart), apart.shape))
     if not apart[first, second]:
         raise ParameterError("no two of the values differ in their bits: an audit needs two that do")
     order = [first, second, *(place for place in range(len(declared.values)) if place not in {first, second})]
-    hashed = None if declared.hashed is None else declared.hashed[:, order]
     values, texts = (tuple(each[place] for place in order) for each in (declared.values, declared.texts))
-    return replace(declared, values=values, texts=texts, hashed=hashed)
+    return replace(declared, values=values, texts=texts)
 
 
 def _differences(declared: Declared, cohorts: Column) -> NDArray[np.int64]:

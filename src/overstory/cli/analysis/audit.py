@@ -6,15 +6,13 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.audit.answers import OwnClient, Program, declare
 from overstory.audit.audit import Settings, audit
 from overstory.cli.arguments import print_answer
 from overstory.cli.output import progress
-from overstory.files.rappor import read_map, read_params
+from overstory.files.rappor import read_params
 from overstory.presentation.document import Block, Column, Paragraph, Table
 from overstory.presentation.formats import parameter_words
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     metrics = (args.metric or "first", "first" if args.metric == "second" else "second")
     client = Program(args.program, metrics=metrics) if args.program else OwnClient()
     mechanism, metric = _mechanism(args)
-    declared = declare(mechanism, metric=metric, candidates=_map(args, mechanism) if args.map else None)
+    declared = declare(mechanism, metric=metric)
     with progress("asking", settings.lines(takes_metric=client.takes_metric), quiet=args.quiet) as shown:
         result = audit(declared, client, settings, advance=shown.reach)
     values = {"own_client": not args.program, **result.to_json()}
@@ -49,14 +47,6 @@ def _mechanism(args: argparse.Namespace) -> tuple[Kind, Metric | None]:
 
     metric = load_registry(args.registry)[args.metric]
     return metric.mechanism, metric
-
-
-def _map(args: argparse.Namespace, mechanism: Any) -> CandidateMap:
-    encoding = mechanism.encoding
-    if not encoding.decoded:
-        raise ParameterError(f"--map is for RAPPOR's filters: {mechanism.name} hashes no strings into bits")
-    sizes = {"num_bits": encoding.num_bits, "num_hashes": encoding.num_hashes, "num_cohorts": encoding.num_cohorts}
-    return read_map(args.map, **sizes)
 
 
 def check_file(args: argparse.Namespace) -> int:
