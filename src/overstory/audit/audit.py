@@ -271,8 +271,8 @@ class AuditResult:
                 "name": check.name,
                 "expected": check.expected,
                 "observed": check.observed,
-                "statistic": finite(check.statistic),
-                "interval": None if check.low is None else [check.low, check.high],
+                "statistic": finite(check.p_value if check.statistic is None else check.statistic),
+                "interval": check.interval and [*check.interval],
                 "p_value": check.p_value,
                 "adjusted": adjusted,
                 "verdict": "deviates" if adjusted <= self.alpha else "as declared",
@@ -352,16 +352,16 @@ def cohort_checks(answers: Answers, num_cohorts: int) -> Iterator[Check]:
     cohorts = answers.cohorts
     views = _views(cohorts, num_cohorts)
     p_value = most_extreme([outcomes_p(np.bincount(numbers, minlength=many), law) for numbers, many, law in views])
-    yield Check("cohorts uniform", f"{num_cohorts:,} alike", f"p = {p_value:.1e} of them", p_value, p_value)
+    yield Check("cohorts uniform", f"{num_cohorts:,} alike", f"p = {p_value:.1e} of them", p_value)
     pair = answers.values < 2
     p_value = most_extreme([_apart(numbers[pair], answers.values[pair], many) for numbers, many, _ in views])
-    yield Check("cohorts and values", "independent", f"p = {p_value:.1e} of them", p_value, p_value)
+    yield Check("cohorts and values", "independent", f"p = {p_value:.1e} of them", p_value)
     if num_cohorts > COUNTED:
         repeats = len(cohorts) - len(np.unique(cohorts))
         # Each seed is an earlier one with at most the chance that all earlier ones differ.
         chances = np.minimum(np.arange(len(cohorts)) / num_cohorts, 1.0)
         p_value = too_many(repeats, chances)
-        yield Check("seeds drawn twice", f"about {chances.sum():,.1f}", f"{repeats:,}", repeats, p_value)
+        yield Check("seeds drawn twice", f"about {chances.sum():,.1f}", f"{repeats:,}", p_value, repeats)
 
 
 def _views(cohorts: NDArray[np.int64], many: int) -> list[tuple[NDArray[np.int64], int, NDArray[np.float64]]]:
@@ -385,7 +385,7 @@ def kept_cohorts(answers: Answers, repeats: int, after: str) -> Check:
     cohorts = answers.cohorts.reshape(repeats, -1)
     moved = int((cohorts[1:] != cohorts[0]).any(axis=0).sum())
     texts = (f"all {cohorts.shape[1]:,} devices have one", f"{moved:,} do not")
-    return Check("memory of the cohort" + after, *texts, moved, 0.0 if moved else 1.0)
+    return Check("memory of the cohort" + after, *texts, 0.0 if moved else 1.0, moved)
 
 
 def equal_cohorts(first: Answers, second: Answers, num_cohorts: int) -> float:
@@ -502,7 +502,7 @@ class _Audit:
             p_values.append(equal_cohorts(first, other, self.declared.num_cohorts))
         same = int(self.conformance.same(first, other).sum())
         texts = ("independent", f"{same:,} of {len(first):,} reports equal")
-        return Check(name, *texts, same, most_extreme(p_values))
+        return Check(name, *texts, most_extreme(p_values), same)
 
     def _remember(self, *, choose: bool) -> None:
         """Check that devices repeat each value's permanent response (not a panel's), and no two noises are alike."""
@@ -559,4 +559,4 @@ class _Audit:
             turn = slice(self.settings.devices)
             p_values.append(equal_cohorts(first.take(turn), second.take(turn), self.declared.num_cohorts))
         p_value = most_extreme(p_values)
-        return Check(name, "independent", f"p = {p_value:.1e}", p_value, p_value)
+        return Check(name, "independent", f"p = {p_value:.1e}", p_value)
