@@ -10,8 +10,8 @@ at: by the declaration, or by half of the reports for the other. Several games s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -165,7 +165,11 @@ def _learned(conformance: Conformance, pair: Answers, alpha: float) -> Game | No
     scores = np.zeros(len(pair))
     for group in np.unique(groups).tolist():
         rows = np.flatnonzero(groups == group)
-        scores[rows] = _weighed(features[rows], pair.values[rows], rows < half)
+        # The log ratio of each report, bits taken as independent, by the rates of the reports to learn from.
+        learning = [features[rows[(rows < half) & (pair.values[rows] == value)]] for value in (0, 1)]
+        first, second = ((seen.sum(axis=0, dtype=np.int64) + 0.5) / (len(seen) + 1.0) for seen in learning)
+        lit, dark = np.log(second / first), np.log((1 - second) / (1 - first))
+        scores[rows] = features[rows] @ (lit - dark) + dark.sum()
     order = np.argsort(-np.abs(scores[:half]), kind="stable")
     sizes, right = np.abs(scores[:half][order]), (scores[:half] > 0)[order] == (pair.values[:half] == 1)[order]
     tried = np.unique(np.geomspace(8, half, 40).astype(int)) - 1
@@ -174,18 +178,6 @@ def _learned(conformance: Conformance, pair: Answers, alpha: float) -> Game | No
     rest = scores[half:]
     return _game("learned", np.abs(rest) >= max(sizes[best], 1e-12), rest > 0, pair.values[half:], alpha)
 
-
-def _weighed(features: NDArray[np.uint8], values: Any, learning: Any) -> NDArray[np.float64]:
-    """Return the log ratio of each report, bits taken as independent, by the rates of the reports to learn from."""
-    rates = []
-    for value in (0, 1):
-        chosen = features[learning & (values == value)]
-        rates.append((chosen.sum(axis=0, dtype=np.int64) + 0.5) / (len(chosen) + 1.0))
-    lit, dark = np.log(rates[1] / rates[0]), np.log((1 - rates[1]) / (1 - rates[0]))
-    return np.asarray(features @ (lit - dark) + dark.sum(), np.float64)
-
-
-Verdict = Literal["violates", "deviates", "no fault found"]
 
 METRICS_UNTESTED: Final = "two metrics of a device were not tested: write {metric} into the command if it takes one"
 NO_MEMORY: Final = "every answer of a panel has noise of its own, so memory over a restart was not tested"
@@ -232,7 +224,7 @@ class AuditResult:
         return [check.name for check, adjusted in judged if adjusted <= self.alpha]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Literal["violates", "deviates", "no fault found"]:
         """The worst that is certain."""
         if self.lower > self.declared:
             return "violates"
@@ -256,11 +248,7 @@ class AuditResult:
                 "correct": best.correct,
                 "detectable_excess": finite(self.detectable_excess),
             },
-            "games": [
-                {"name": game.name, "guesses": game.guesses, "correct": game.correct}
-                | {"alpha": game.alpha, "lower": finite(game.lower)}
-                for game in self.games
-            ],
+            "games": [{**asdict(game), "lower": finite(game.lower)} for game in self.games],
             "tests": self._tests(),
             "notes": list(self.notes),
         }
@@ -285,29 +273,26 @@ class AuditResult:
             f"{self.mechanism}, epsilon {epsilon_text(self.declared)} for one report; {self.reports:,} reports of "
             f"fresh devices, {self.lines:,} lines in all; values {self.pair[0]!r} and {self.pair[1]!r} by a fair coin"
         )
-        yield self._table()
-        yield Lines(*self._epsilon(), *(f"note: {note}" for note in self.notes))
-        yield Notice(self._conclusion(), "good" if self.verdict == "no fault found" else "bad")
-        yield Paragraph(NO_PROOF)
-
-    def _table(self) -> Table:
         columns = (
             TableColumn("name", "check", is_left=True),
             TableColumn("expected", is_left=True),
             TableColumn("observed", "came", is_left=True),
             TableColumn(
-                "interval", "99.9% interval", lambda i: "" if i is None else "{:.4f} to {:.4f}".format(*i), is_left=True
+                "interval", "99.9% interval", lambda i: "{:.4f} to {:.4f}".format(*i) if i else "", is_left=True
             ),
             TableColumn("adjusted", "p after Holm", lambda p: p_value(p) if p < 0.001 else f"{p:.3f}"),
             TableColumn("verdict", "", lambda verdict: "DEVIATES" if verdict == "deviates" else "", is_left=True),
         )
-        return Table("", columns, self._tests())
-
-    def _epsilon(self) -> Iterator[str]:
-        share = f"{self.best.correct:,} of {self.best.guesses:,} guesses of the value were right ({self.best.name})"
-        lower, declared = self._bounds()
-        yield f"{share}: epsilon is at least {lower} with {100 * (1 - self.alpha):.10g}% confidence"
-        yield f"declared: {declared}"
+        yield Table("", columns, self._tests())
+        (lower, declared), best = self._bounds(), self.best
+        yield Lines(
+            f"{best.correct:,} of {best.guesses:,} guesses of the value were right ({best.name}): epsilon is at least "
+            f"{lower} with {100 * (1 - self.alpha):.10g}% confidence",
+            f"declared: {declared}",
+            *(f"note: {note}" for note in self.notes),
+        )
+        yield Notice(self._conclusion(), "good" if self.verdict == "no fault found" else "bad")
+        yield Paragraph(NO_PROOF)
 
     def _bounds(self) -> tuple[str, str]:
         """Return the certain epsilon, rounded down, and the declared one, rounded up, in their true order."""
@@ -347,50 +332,31 @@ class AuditResult:
 COUNTED: Final = 1 << 12  # cohorts up to which each is counted; of more, their first and their last bits are
 
 
-def cohort_checks(answers: Answers, num_cohorts: int) -> Iterator[Check]:
-    """Yield the checks of fresh devices' cohorts."""
-    cohorts = answers.cohorts
-    views = _views(cohorts, num_cohorts)
-    p_value = most_extreme([outcomes_p(np.bincount(numbers, minlength=many), law) for numbers, many, law in views])
-    yield Check("cohorts uniform", f"{num_cohorts:,} alike", f"p = {p_value:.1e} of them", p_value)
-    pair = answers.values < 2
-    p_value = most_extreme([_apart(numbers[pair], answers.values[pair], many) for numbers, many, _ in views])
-    yield Check("cohorts and values", "independent", f"p = {p_value:.1e} of them", p_value)
-    if num_cohorts > COUNTED:
+def cohort_checks(answers: Answers, many: int) -> Iterator[Check]:
+    """Yield the checks of fresh devices' cohorts, of so many."""
+    cohorts, pair = answers.cohorts, answers.values < 2
+    views = [(cohorts, np.full(many, 1 / many))] if many <= COUNTED else []
+    if not views:
+        starts = [-(-place * many // BINS) for place in range(BINS + 1)]
+        lasts = [(many - place + BINS - 1) // BINS for place in range(BINS)]
+        views = [(binned(cohorts, many), np.diff(starts) / many), (cohorts % BINS, np.array(lasts) / many)]
+    alike, apart = [], []
+    for groups, law in views:  # in every one the value is a fair coin, for it was one
+        alike.append(outcomes_p(np.bincount(groups, minlength=len(law)), law))
+        totals, seconds = (np.bincount(groups[pair], each, len(law)) for each in (None, answers.values[pair]))
+        apart.append(joined(two_sided(seconds, totals, 0.5)))
+    for name, expected, p_values in (
+        ("cohorts uniform", f"{many:,} alike", alike),
+        ("cohorts and values", "independent", apart),
+    ):
+        smallest = most_extreme(p_values)
+        yield Check(name, expected, f"p = {smallest:.1e} of them", smallest)
+    if many > COUNTED:
         repeats = len(cohorts) - len(np.unique(cohorts))
         # Each seed is an earlier one with at most the chance that all earlier ones differ.
-        chances = np.minimum(np.arange(len(cohorts)) / num_cohorts, 1.0)
-        p_value = too_many(repeats, chances)
-        yield Check("seeds drawn twice", f"about {chances.sum():,.1f}", f"{repeats:,}", p_value, repeats)
-
-
-def _views(cohorts: NDArray[np.int64], many: int) -> list[tuple[NDArray[np.int64], int, NDArray[np.float64]]]:
-    """Return the cohorts in groups, how many groups there are, and how likely each is."""
-    if many <= COUNTED:
-        return [(cohorts, many, np.full(many, 1 / many))]
-    every = np.arange(BINS + 1, dtype=object) * many
-    starts = np.array([-(-int(edge) // BINS) for edge in every], np.float64)
-    lasts = np.array([(many - place + BINS - 1) // BINS for place in range(BINS)], np.float64)
-    return [(binned(cohorts, many), BINS, np.diff(starts) / many), (cohorts % BINS, BINS, lasts / many)]
-
-
-def _apart(groups: NDArray[np.int64], values: NDArray[np.int64], many: int) -> float:
-    """Return a p-value: in every group the value is a fair coin, for it was one."""
-    totals = np.bincount(groups, minlength=many)
-    return joined(two_sided(np.bincount(groups, values, many), totals, 0.5))
-
-
-def kept_cohorts(answers: Answers, repeats: int, after: str) -> Check:
-    """Check that a device's cohort is the same in all its reports."""
-    cohorts = answers.cohorts.reshape(repeats, -1)
-    moved = int((cohorts[1:] != cohorts[0]).any(axis=0).sum())
-    texts = (f"all {cohorts.shape[1]:,} devices have one", f"{moved:,} do not")
-    return Check("memory of the cohort" + after, *texts, 0.0 if moved else 1.0, moved)
-
-
-def equal_cohorts(first: Answers, second: Answers, num_cohorts: int) -> float:
-    """Return a bound of how rarely as many devices of two runs choose the same cohort."""
-    return too_many(int((first.cohorts == second.cohorts).sum()), np.full(len(first), 1 / num_cohorts))
+        chances = np.minimum(np.arange(len(cohorts)) / many, 1.0)
+        expected = f"about {chances.sum():,.1f}"
+        yield Check("seeds drawn twice", expected, f"{repeats:,}", too_many(repeats, chances), repeats)
 
 
 Advance = Callable[[float, str], object]  # called with how many lines have been answered, and what is being done
@@ -470,8 +436,8 @@ class _Audit:
         levels = self.conformance.levels(answers.take(answers.values < 2))
         excess = detectable_excess(levels, declared.epsilon, settings.alpha)
         first, second, other = self._ask(*twins(declared, settings.twins, self.rng, choose=choose))
-        pairs = [(first, second, True), (first, other, False), (second, other, False)]
-        self.checks.append(self._likeness("processes started at once", pairs, first, other))
+        pairs = (first, second, True), (second, other, False), (first, other, False)
+        self.checks.append(self._likeness("processes started at once", *pairs))
         self._remember(choose=choose)
         return AuditResult(
             mechanism=declared.mechanism.name,
@@ -493,26 +459,32 @@ class _Audit:
         self.advance(self.done, "checking")
         return answers
 
-    def _likeness(
-        self, name: str, pairs: Sequence[tuple[Answers, Answers, bool]], first: Answers, other: Answers
-    ) -> Check:
-        """Check that each two runs, perhaps of the same devices, have noise of their own."""
+    def _likeness(self, name: str, *pairs: tuple[Answers, Answers, bool]) -> Check:
+        """Check that each two runs, perhaps of the same devices, have noise of their own; the last pair is shown."""
         p_values = [self.conformance.likeness(one, two, same_devices=same) for one, two, same in pairs]
-        if self.draws_cohorts:
-            p_values.append(equal_cohorts(first, other, self.declared.num_cohorts))
+        first, other, _ = pairs[-1]
         same = int(self.conformance.same(first, other).sum())
         texts = ("independent", f"{same:,} of {len(first):,} reports equal")
-        return Check(name, *texts, most_extreme(p_values), same)
+        return Check(name, *texts, most_extreme([*p_values, *self._equal_cohorts(first, other)]), same)
+
+    def _equal_cohorts(self, first: Answers, second: Answers) -> list[float]:
+        """Return a bound of how rarely as many lines of two runs have the same cohort, where clients choose it."""
+        same = int((first.cohorts == second.cohorts).sum())
+        return [too_many(same, np.full(len(first), 1 / self.declared.num_cohorts))] if self.draws_cohorts else []
 
     def _remember(self, *, choose: bool) -> None:
         """Check that devices repeat each value's permanent response (not a panel's), and no two noises are alike."""
         settings, afresh = self.settings, self.declared.afresh
         questions = repeated(self.declared, settings.devices, settings.repeats, self.rng, choose=choose)
         (answers,) = self._ask(questions)
-        self.checks.extend([self._afresh(answers)] if afresh else self._memory(answers))
         first, second, differ = self._by_value(answers)
-        if afresh:
+        if afresh:  # a device's answers of one value, two by two, are as alike as those of two devices
+            turns = np.concatenate((first, second), axis=1)
+            one, other = (answers.take(turns[start : len(turns) // 2 * 2 : 2].ravel()) for start in (0, 1))
+            self.checks.append(self._likeness("answers of a device", (one, other, False)))
             first, second = first[:1], second[:1]
+        else:
+            self.checks.extend(self._memory(answers))
         values = (answers.take(rows[:, differ].ravel()) for rows in (first, second))
         self.checks.append(self._apart("two values of a device", *values))
         if self.client.takes_metric:
@@ -539,24 +511,18 @@ class _Audit:
     def _memory(self, answers: Answers, after: str = "") -> Iterator[Check]:
         first, second, differ = self._by_value(answers)
         if self.draws_cohorts:
-            yield kept_cohorts(answers, 2 * len(first), after)
+            cohorts = answers.cohorts.reshape(2 * len(first), -1)
+            moved = int((cohorts != cohorts[0]).any(axis=0).sum())
+            texts = f"all {cohorts.shape[1]:,} devices have one", f"{moved:,} do not"
+            yield Check("memory of the cohort" + after, *texts, 0.0 if moved else 1.0, moved)
         lines = np.concatenate((first, second[:, differ]), axis=1)
         yield from self.conformance.memory(answers.take(lines.ravel()), len(lines), after)
-
-    def _afresh(self, answers: Answers) -> Check:
-        """Check that a device's answers of one value, two by two, are as alike as those of two devices."""
-        first, second, _ = self._by_value(answers)
-        even = len(first) - len(first) % 2
-        one, other = (
-            answers.take(np.concatenate([rows[start:even:2].ravel() for rows in (first, second)])) for start in (0, 1)
-        )
-        return self._likeness("answers of a device", [(one, other, False)], one, other)
 
     def _apart(self, name: str, first: Answers, second: Answers) -> Check:
         """Check that the noise of the same devices is independent."""
         p_values = [self.conformance.apart(first, second, 1 if self.declared.afresh else self.settings.repeats)]
-        if second.questions.metric and self.draws_cohorts:
+        if second.questions.metric:
             turn = slice(self.settings.devices)
-            p_values.append(equal_cohorts(first.take(turn), second.take(turn), self.declared.num_cohorts))
+            p_values += self._equal_cohorts(first.take(turn), second.take(turn))
         p_value = most_extreme(p_values)
         return Check(name, "independent", f"p = {p_value:.1e}", p_value)
