@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from overstory.analysis.selection import at_least, binomial_law, clopper_pearson
+from overstory.protocol.kinds.base import Report
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Answers, Declared
@@ -454,7 +455,17 @@ class OutputConformance(Conformance):
         self.rates = float(self.inside), 0.0  # the one mark is of the value
 
     def marks(self, answers: Answers) -> Marks:
-        return np.asarray(self.declared.supported(answers)[:, None]).view(np.uint8)
+        """Return the one mark: whether the report is the value's symbol, or an output of its set."""
+        mechanism, values, reports = self.declared.mechanism, self.declared.values, answers.reports
+        if self.declared.are_bits:
+            held = reports[np.arange(len(answers)), np.array(values, np.int64)[answers.values]]
+        elif self.is_symbol:
+            held = self.encoded(answers) == reports
+        else:
+            pairs, rows = np.unique(answers.values * self.outputs + reports, return_inverse=True)
+            named = (divmod(pair, self.outputs) for pair in pairs.tolist())
+            held = np.array([mechanism.supports(Report(0, output), values[value]) for value, output in named])[rows]
+        return np.asarray(held[:, None], np.uint8)
 
     def truth(self, answers: Answers) -> Marks:
         return np.ones((len(answers), 1), np.uint8)
@@ -491,7 +502,7 @@ class OutputConformance(Conformance):
     def _members(self, answers: Answers) -> Iterator[Check]:
         """Yield whether the other values of subsets are alike, and their pairs."""
         domain, size = self.declared.mechanism.payload_bits, self.declared.mechanism.payload_weight or 0
-        symbols, held = np.array(self.declared.values)[answers.values], self.declared.supported(answers)
+        symbols, held = np.array(self.declared.values)[answers.values], self.marks(answers)[:, 0]
         members: list[Floats] = []
         pairs: list[Floats] = []
         upper = np.triu_indices(domain, 1)
