@@ -40,7 +40,7 @@ from overstory.protocol.kinds.base import check_count
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Declared, OwnClient, Program
-    from overstory.audit.conformance import Conformance, Levels, LevelsOf
+    from overstory.audit.conformance import Conformance, Levels, LevelsOf, Marks
 
 SHARES: Final = {"likelihood": 0.8, "truth": 0.1, "learned": 0.1}
 """How the games share alpha: that of the declared likelihood is the sharpest for a client that does as declared."""
@@ -87,21 +87,16 @@ def odds(chance: float) -> float:
 def play(conformance: Conformance, answers: Answers, alpha: float) -> list[Game]:
     """Return the games that fresh devices' reports allow, the declared likelihood's first."""
     pair = answers.take(answers.values < 2)
-    coins, share = pair.values, {name: part * alpha for name, part in SHARES.items()}
     scores = conformance.scores(pair)
-    limit = threshold(next(conformance.levels(pair)(0.0)), share["likelihood"])
-    games = [_game("likelihood", np.abs(scores) >= limit, scores > 0, coins, share["likelihood"])]
+    limit = threshold(next(conformance.levels(pair)(0.0)), SHARES["likelihood"] * alpha)
+    played = {"likelihood": (np.abs(scores) >= limit, scores > 0)}  # on which reports it guesses, and the second value
     sides = conformance.true_sides(pair)
     if sides is not None:
-        games.append(_game("truth", sides >= 0, sides == 1, coins, share["truth"]))
-    if len(pair) >= FEWEST and (learned := _learned(conformance, pair, share["learned"])):
-        games.append(learned)
-    return games
-
-
-def _game(name: str, guessed: Any, guess: Any, coins: Any, alpha: float) -> Game:
-    correct = int((guess[guessed] == (coins[guessed] == 1)).sum())
-    return Game(name, int(guessed.sum()), correct, alpha)
+        played["truth"] = sides >= 0, sides == 1
+    if len(pair) >= FEWEST and (features := conformance.features(pair)) is not None:
+        played["learned"] = _learned(features, pair, conformance.declared.num_cohorts, SHARES["learned"] * alpha)
+    right = {name: guess[guessed] == (pair.values[guessed] == 1) for name, (guessed, guess) in played.items()}
+    return [Game(name, len(each), int(each.sum()), SHARES[name] * alpha) for name, each in right.items()]
 
 
 def threshold(levels: Levels, alpha: float) -> float:
@@ -155,13 +150,10 @@ def _power(levels: Levels, limit: float, declared: float, alpha: float) -> float
     return float(at_least(needed, int(guesses), right))
 
 
-def _learned(conformance: Conformance, pair: Answers, alpha: float) -> Game | None:
-    """Learn each bit's weight in one half of the reports, and guess in the other half."""
-    features = conformance.features(pair)
-    if features is None:
-        return None
-    many, half = conformance.declared.num_cohorts, len(pair) // 2
-    groups = pair.cohorts if many <= MOST_GROUPS else np.zeros(len(pair), np.int64)
+def _learned(features: Marks, pair: Answers, num_cohorts: int, alpha: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Learn each bit's weight in one half of the reports; return on which of the other half to guess, and what."""
+    half = len(pair) // 2
+    groups = pair.cohorts if num_cohorts <= MOST_GROUPS else np.zeros(len(pair), np.int64)
     scores = np.zeros(len(pair))
     for group in np.unique(groups).tolist():
         rows = np.flatnonzero(groups == group)
@@ -175,8 +167,7 @@ def _learned(conformance: Conformance, pair: Answers, alpha: float) -> Game | No
     tried = np.unique(np.geomspace(8, half, 40).astype(int)) - 1
     correct = np.cumsum(right)
     best = max(tried.tolist(), key=lambda end: lower_bound(int(correct[end]), end + 1, alpha))
-    rest = scores[half:]
-    return _game("learned", np.abs(rest) >= max(sizes[best], 1e-12), rest > 0, pair.values[half:], alpha)
+    return (np.abs(scores) >= max(sizes[best], 1e-12)) & (np.arange(len(pair)) >= half), scores > 0
 
 
 METRICS_UNTESTED: Final = "two metrics of a device were not tested: write {metric} into the command if it takes one"
@@ -363,7 +354,6 @@ Advance = Callable[[float, str], object]  # called with how many lines have been
 
 FEWEST_REPORTS: Final = 200
 MOST_REPORTS: Final = 10_000_000
-MOST_REPEATS: Final = 1000
 MOST_CELLS: Final = 1 << 29  # bits of all fresh reports together: they are in memory, several times
 
 
@@ -380,7 +370,6 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_count("--reports", self.reports, FEWEST_REPORTS, MOST_REPORTS)
-        check_count("repeats", self.repeats, 2, MOST_REPEATS)
         if not 0 < self.alpha <= 0.5:
             raise ParameterError(f"--alpha {self.alpha:g}: give a chance above 0, at most 0.5")
 
