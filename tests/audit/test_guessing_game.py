@@ -3,6 +3,7 @@
 import math
 import re
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -61,7 +62,8 @@ def test_few_guesses_can_certify_nothing():
 def printed(correct, declared):
     """The bound and the declared epsilon in the lines of an audit with 2,001 guesses, and the verdict's sentence."""
     game = Game("likelihood", 2001, correct, 0.0008)
-    result = AuditResult("grr", ("0", "1"), 2001, 2001, 0.001, declared, (), (game,))
+    grr = SimpleNamespace(mechanism=SimpleNamespace(name="grr"), texts=("0", "1"), epsilon=declared)
+    result = AuditResult(grr, Settings(2001), 2001, [], [game], [])
     _, _, lines, verdict, _ = result.blocks()
     numbers = re.findall(r"(?:at least|declared:) (\d+\.\d+)", "\n".join(lines.texts))
     return result, [Decimal(number) for number in numbers], verdict.text

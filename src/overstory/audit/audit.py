@@ -183,18 +183,15 @@ NO_PROOF: Final = (
 class AuditResult:
     """The outcome of an audit."""
 
-    mechanism: str
-    pair: tuple[str, str]  # the two values that were guessed between
-    reports: int  # of fresh devices
-    lines: int
-    alpha: float
-    declared: float  # epsilon of one report
-    checks: tuple[Check, ...]
-    games: tuple[Game, ...]
+    declared: Declared
+    settings: Settings
+    lines: int  # that were asked in all
+    checks: list[Check]
+    games: list[Game]
+    notes: list[str]  # what was not tested, and why
     # The share of the declared epsilon by which less noise in every report must raise it to be seen nine times in ten;
     # None where that few reports show none. Of a fault in a few reports it says nothing.
     detectable_excess: float | None = None
-    notes: tuple[str, ...] = ()  # what was not tested, and why
 
     @property
     def adjusted(self) -> list[float]:
@@ -212,12 +209,12 @@ class AuditResult:
     @property
     def failed(self) -> list[str]:
         judged = zip(self.checks, self.adjusted, strict=True)
-        return [check.name for check, adjusted in judged if adjusted <= self.alpha]
+        return [check.name for check, adjusted in judged if adjusted <= self.settings.alpha]
 
     @property
     def verdict(self) -> Literal["violates", "deviates", "no fault found"]:
         """The worst that is certain."""
-        if self.lower > self.declared:
+        if self.lower > self.declared.epsilon:
             return "violates"
         return "deviates" if self.failed else "no fault found"
 
@@ -225,15 +222,15 @@ class AuditResult:
         best = self.best
         return {
             "verdict": self.verdict,
-            "mechanism": self.mechanism,
-            "pair": list(self.pair),
-            "reports": self.reports,
+            "mechanism": self.declared.mechanism.name,
+            "pair": [*self.declared.texts[:2]],
+            "reports": self.settings.reports,
             "lines": self.lines,
-            "alpha": self.alpha,
+            "alpha": self.settings.alpha,
             "epsilon": {
-                "declared": finite(self.declared),
+                "declared": finite(self.declared.epsilon),
                 "lower": finite(self.lower),
-                "confidence": 1 - self.alpha,
+                "confidence": 1 - self.settings.alpha,
                 "game": best.name,
                 "guesses": best.guesses,
                 "correct": best.correct,
@@ -241,7 +238,7 @@ class AuditResult:
             },
             "games": [{**asdict(game), "lower": finite(game.lower)} for game in self.games],
             "tests": self._tests(),
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
 
     def _tests(self) -> list[dict[str, Any]]:
@@ -254,15 +251,17 @@ class AuditResult:
                 "interval": check.interval and [*check.interval],
                 "p_value": check.p_value,
                 "adjusted": adjusted,
-                "verdict": "deviates" if adjusted <= self.alpha else "as declared",
+                "verdict": "deviates" if adjusted <= self.settings.alpha else "as declared",
             }
             for check, adjusted in zip(self.checks, self.adjusted, strict=True)
         ]
 
     def blocks(self) -> Iterator[Block]:
+        declared, (first, second, *_) = self.declared, self.declared.texts
         yield Paragraph(
-            f"{self.mechanism}, epsilon {epsilon_text(self.declared)} for one report; {self.reports:,} reports of "
-            f"fresh devices, {self.lines:,} lines in all; values {self.pair[0]!r} and {self.pair[1]!r} by a fair coin"
+            f"{declared.mechanism.name}, epsilon {epsilon_text(declared.epsilon)} for one report; "
+            f"{self.settings.reports:,} reports of fresh devices, {self.lines:,} lines in all; "
+            f"values {first!r} and {second!r} by a fair coin"
         )
         columns = (
             TableColumn("name", "check", is_left=True),
@@ -275,11 +274,11 @@ class AuditResult:
             TableColumn("verdict", "", lambda verdict: "DEVIATES" if verdict == "deviates" else "", is_left=True),
         )
         yield Table("", columns, self._tests())
-        (lower, declared), best = self._bounds(), self.best
+        (lower, stated), best = self._bounds(), self.best
         yield Lines(
             f"{best.correct:,} of {best.guesses:,} guesses of the value were right ({best.name}): epsilon is at least "
-            f"{lower} with {100 * (1 - self.alpha):.10g}% confidence",
-            f"declared: {declared}",
+            f"{lower} with {100 * (1 - self.settings.alpha):.10g}% confidence",
+            f"declared: {stated}",
             *(f"note: {note}" for note in self.notes),
         )
         yield Notice(self._conclusion(), "good" if self.verdict == "no fault found" else "bad")
@@ -291,9 +290,9 @@ class AuditResult:
         while True:
             step = Decimal(1).scaleb(-digits)
             lower = rounded_down(self.lower, step)
-            if self.lower <= self.declared:
-                return f"{lower:f}", epsilon_text(self.declared)
-            declared = rounded_up(self.declared, step)
+            if self.lower <= self.declared.epsilon:
+                return f"{lower:f}", epsilon_text(self.declared.epsilon)
+            declared = rounded_up(self.declared.epsilon, step)
             if lower > declared:
                 return f"{lower:f}", f"{declared:f}"
             digits += 1
@@ -317,7 +316,7 @@ class AuditResult:
                 f"too little noise in every report, with an epsilon {percent:,f}% above the declared one, would have "
                 "been seen nine times in ten; a fault in only some of the reports can be larger and not be seen"
             )
-        return f"no fault found in {self.reports:,} reports: {seen}"
+        return f"no fault found in {self.settings.reports:,} reports: {seen}"
 
 
 COUNTED: Final = 1 << 12  # cohorts up to which each is counted; of more, their first and their last bits are
@@ -428,18 +427,7 @@ class _Audit:
         pairs = (first, second, True), (second, other, False), (first, other, False)
         self.checks.append(self._likeness("processes started at once", *pairs))
         self._remember(choose=choose)
-        return AuditResult(
-            mechanism=declared.mechanism.name,
-            pair=(declared.texts[0], declared.texts[1]),
-            reports=settings.reports,
-            lines=self.done,
-            alpha=settings.alpha,
-            declared=declared.epsilon,
-            checks=tuple(self.checks),
-            games=tuple(games),
-            detectable_excess=excess,
-            notes=tuple(self.notes),
-        )
+        return AuditResult(declared, settings, self.done, self.checks, games, self.notes, excess)
 
     def _ask(self, *questions: Questions) -> list[Answers]:
         self.advance(self.done, questions[0].phase)
