@@ -237,7 +237,11 @@ def read_answers(path: Path, questions: Questions, declared: Declared) -> Answer
     if names != asked:
         order = _order(names, asked, source)
         cohorts, reports = cohorts[order], reports[order]
-    _check_cohorts(cohorts, questions, source)
+    if questions.cohorts is not None and (moved := np.flatnonzero(cohorts != questions.cohorts)).size:
+        row = int(moved[0])
+        problem = f"client {asked[row]} was asked in cohort {questions.cohorts[row]} and reported from {cohorts[row]}"
+        hint = "give --own-cohorts if clients choose their cohorts"
+        raise FormatError(f"{problem}: {hint}", source=source, field="cohort")
     return Answers(questions, cohorts, reports)
 
 
@@ -255,18 +259,6 @@ def _order(names: list[str], asked: list[str], source: str) -> Column:
     lines_by_name, reports_by_name = (sorted(range(len(asked)), key=each.__getitem__) for each in (asked, names))
     order[lines_by_name] = reports_by_name
     return order
-
-
-def _check_cohorts(cohorts: Column, questions: Questions, source: str) -> None:
-    if questions.cohorts is None or np.array_equal(cohorts, questions.cohorts):
-        return
-    row = int(np.flatnonzero(cohorts != questions.cohorts)[0])
-    raise FormatError(
-        f"client {questions.prefix}{questions.clients[row]} was asked in cohort {questions.cohorts[row]} and reported "
-        f"from {cohorts[row]}: give --own-cohorts if clients choose their cohorts",
-        source=source,
-        field="cohort",
-    )
 
 
 def _row_parser(names: list[str], declared: Declared) -> Any:
@@ -304,6 +296,8 @@ class Program:
     ) -> None:
         self.command, self.timeout, self.metrics = list(command), timeout, metrics
         self.takes_metric = any(METRIC in word for word in command)
+        text = shlex.join(command)
+        self._shown = printable(text if len(text) <= 100 else text[:100] + "...")
 
     def answer(self, declared: Declared, questions: Sequence[Questions]) -> list[Answers]:
         """Run the command once for each list of questions, all at the same time."""
@@ -336,11 +330,6 @@ class Program:
             except OSError as error:
                 reason = (error.strerror or str(error)).lower()
                 raise ParameterError(f"the command {self._shown} does not start: {reason}") from error
-
-    @property
-    def _shown(self) -> str:
-        text = shlex.join(self.command)
-        return printable(text if len(text) <= 100 else text[:100] + "...")
 
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:

@@ -470,9 +470,7 @@ class _Audit:
             self.checks.append(self._apart("two metrics of a device", one, other))
         else:
             self.notes.append(METRICS_UNTESTED)
-        if settings.restart and afresh:
-            self.notes.append(NO_MEMORY)
-        elif settings.restart:
+        if settings.restart and not afresh:
             (again,) = self._ask(questions)
             self.checks.extend(self._memory(answers.then(again), " after a restart"))
         else:

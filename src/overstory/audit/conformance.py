@@ -281,9 +281,8 @@ class Conformance(ABC):
         came, lacks = self.losses
         likelihoods = []
         for side in (answers.holding(0), answers.holding(1)):
-            true = self.truth(side)
-            both = (self.marks(side) & true).sum(axis=1, dtype=np.int64)
-            likelihoods.append(both * came + (true.sum(axis=1, dtype=np.int64) - both) * lacks)
+            (had, many), _ = counts_of(self.marks(side), self.truth(side), 1)
+            likelihoods.append(had * came + (many - had) * lacks)
         return np.asarray(likelihoods[1] - likelihoods[0], np.float64)
 
     @abstractmethod

@@ -290,8 +290,8 @@ def small_oracles(name: str) -> Iterator[Mechanism]:
             f"{name}: give {', '.join(unknown)} a default, to be checked with; {', '.join(SMALL)} have one"
         )
     usual = {key: each.default for key, each in accepted.items() if key not in needed and each.default is not None}
-    ours = needed | {key for key in usual if "epsilon" in key}
-    for scale in (0.5, 2):
+    ours = (needed | {key for key in usual if "epsilon" in key}) & SMALL.keys()
+    for scale in (0.5, 2) if any("epsilon" in key for key in ours) else (1,):
         asked = {key: value * scale if "epsilon" in key else value for key, value in SMALL.items() if key in ours}
         built = REGISTRY[name](**usual | asked)
         if built.payload_limit > MOST_PAYLOADS or built.num_cohorts > MOST_SMALL_COHORTS:
@@ -300,8 +300,6 @@ def small_oracles(name: str) -> Iterator[Mechanism]:
                 "give it a smaller domain to be checked with"
             )
         yield built
-        if not any("epsilon" in key for key in asked):
-            return
 
 
 def check_laws(built: Mechanism) -> Iterator[tuple[str, bool, str]]:
