@@ -10,9 +10,11 @@ at: by the declaration, or by half of the reports for the other. Several games s
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -63,25 +65,15 @@ class Game:
     @property
     def lower(self) -> float:
         """The epsilon that is certainly lost; 0 where nothing is certain."""
-        return max(0.0, odds(lower_bound(self.correct, self.guesses, self.alpha)))
+        from scipy.special import logit
+
+        return max(0.0, float(logit(lower_bound(self.correct, self.guesses, self.alpha))))
 
     def needed(self, declared: float) -> int | None:
         """Return the fewest right guesses that give a bound above `declared`."""
-        low, high, chance = 0, self.guesses + 1, 1 / (1 + math.exp(-declared))
-        while low < high:
-            middle = (low + high) // 2
-            if float(at_least(middle, self.guesses, chance)) < self.alpha:
-                high = middle
-            else:
-                low = middle + 1
-        return low if low <= self.guesses else None
-
-
-def odds(chance: float) -> float:
-    """Return ln(p / (1 - p))."""
-    if chance <= 0:
-        return -math.inf
-    return math.inf if chance >= 1 else math.log(chance / (1 - chance))
+        chance, possible = 1 / (1 + math.exp(-declared)), range(self.guesses + 1)
+        needed = bisect_left(possible, True, key=lambda right: bool(at_least(right, self.guesses, chance) < self.alpha))
+        return needed if needed in possible else None
 
 
 def play(conformance: Conformance, answers: Answers, alpha: float) -> list[Game]:
@@ -244,12 +236,8 @@ class AuditResult:
     def _tests(self) -> list[dict[str, Any]]:
         return [
             {
-                "name": check.name,
-                "expected": check.expected,
-                "observed": check.observed,
+                **asdict(check),
                 "statistic": finite(check.p_value if check.statistic is None else check.statistic),
-                "interval": check.interval and [*check.interval],
-                "p_value": check.p_value,
                 "adjusted": adjusted,
                 "verdict": "deviates" if adjusted <= self.settings.alpha else "as declared",
             }
@@ -286,16 +274,15 @@ class AuditResult:
 
     def _bounds(self) -> tuple[str, str]:
         """Return the certain epsilon, rounded down, and the declared one, rounded up, in their true order."""
-        digits = 2
-        while True:
+        for digits in count(2):
             step = Decimal(1).scaleb(-digits)
             lower = rounded_down(self.lower, step)
             if self.lower <= self.declared.epsilon:
                 return f"{lower:f}", epsilon_text(self.declared.epsilon)
             declared = rounded_up(self.declared.epsilon, step)
             if lower > declared:
-                return f"{lower:f}", f"{declared:f}"
-            digits += 1
+                break
+        return f"{lower:f}", f"{declared:f}"
 
     def _conclusion(self) -> str:
         if self.verdict == "violates":
