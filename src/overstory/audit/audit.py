@@ -438,47 +438,43 @@ class _Audit:
 
     def _remember(self, *, choose: bool) -> None:
         """Check that devices repeat each value's permanent response (not a panel's), and no two noises are alike."""
-        settings, afresh = self.settings, self.declared.afresh
-        questions = repeated(self.declared, settings.devices, settings.repeats, self.rng, choose=choose)
+        settings, devices, afresh = self.settings, self.settings.devices, self.declared.afresh
+        questions = repeated(self.declared, devices, settings.repeats, self.rng, choose=choose)
         (answers,) = self._ask(questions)
-        first, second, differ = self._by_value(answers)
+        turns = np.arange(len(answers)).reshape(settings.repeats, -1)  # first each device's one value, then its other
+        first, second = self.conformance.encoded(answers.take(turns[0])).reshape(2, devices, -1)
+        differ = np.flatnonzero((first != second).any(axis=1))  # whose values are encoded differently
+        kept = np.append(np.arange(devices), devices + differ)
         if afresh:  # a device's answers of one value, two by two, are as alike as those of two devices
-            turns = np.concatenate((first, second), axis=1)
             one, other = (answers.take(turns[start : len(turns) // 2 * 2 : 2].ravel()) for start in (0, 1))
             self.checks.append(self._likeness("answers of a device", (one, other, False)))
-            first, second = first[:1], second[:1]
+            turns = turns[:1]
         else:
-            self.checks.extend(self._memory(answers))
-        values = (answers.take(rows[:, differ].ravel()) for rows in (first, second))
+            self.checks.extend(self._memory(answers, kept))
+        values = (answers.take(turns[:, columns].ravel()) for columns in (differ, devices + differ))
         self.checks.append(self._apart("two values of a device", *values))
         if self.client.takes_metric:
-            one = answers.take(first.ravel())
+            one = answers.take(turns[:, :devices].ravel())
             (other,) = self._ask(replace(one.questions, metric=1))
             self.checks.append(self._apart("two metrics of a device", one, other))
         else:
             self.notes.append(METRICS_UNTESTED)
         if settings.restart and not afresh:
             (again,) = self._ask(questions)
-            self.checks.extend(self._memory(answers.then(again), " after a restart"))
+            self.checks.extend(self._memory(answers.then(again), kept, " after a restart"))
         else:
             self.notes.append(NO_MEMORY if afresh else RESTART_UNTESTED)
 
-    def _by_value(self, answers: Answers) -> tuple[Column, Column, NDArray[np.bool_]]:
-        """Return the lines of the devices' two values, a row each time, and whether these are encoded differently."""
+    def _memory(self, answers: Answers, kept: Column, after: str = "") -> Iterator[Check]:
+        """Yield the checks that devices' cohorts, and the values in the columns `kept` of each turn, are remembered."""
         devices = self.settings.devices
-        lines = np.arange(len(answers)).reshape(-1, 2, devices)
-        first, second = self.conformance.encoded(answers.take(slice(2 * devices))).reshape(2, devices, -1)
-        return lines[:, 0], lines[:, 1], (first != second).any(axis=1)
-
-    def _memory(self, answers: Answers, after: str = "") -> Iterator[Check]:
-        first, second, differ = self._by_value(answers)
         if self.draws_cohorts:
-            cohorts = answers.cohorts.reshape(2 * len(first), -1)
+            cohorts = answers.cohorts.reshape(-1, devices)
             moved = int((cohorts != cohorts[0]).any(axis=0).sum())
-            texts = f"all {cohorts.shape[1]:,} devices have one", f"{moved:,} do not"
+            texts = f"all {devices:,} devices have one", f"{moved:,} do not"
             yield Check("memory of the cohort" + after, *texts, 0.0 if moved else 1.0, moved)
-        lines = np.concatenate((first, second[:, differ]), axis=1)
-        yield from self.conformance.memory(answers.take(lines.ravel()), len(lines), after)
+        turns = np.arange(len(answers)).reshape(-1, 2 * devices)
+        yield from self.conformance.memory(answers.take(turns[:, kept].ravel()), len(turns), after)
 
     def _apart(self, name: str, first: Answers, second: Answers) -> Check:
         """Check that the noise of the same devices is independent."""
