@@ -1,6 +1,5 @@
 """Every fault that a client was made with on purpose is seen, and one that does as declared is not accused."""
 
-import os
 from collections import Counter
 
 import numpy as np
@@ -165,15 +164,6 @@ def test_a_restart_that_forgets_is_noticed():
     """Each run of the simulated client draws its devices' permanent responses again."""
     result = audited("rappor", SimulatedClient(1), restart=True)
     assert result.failed == ["memory of set bits after a restart", "memory of unset bits after a restart"]
-
-
-def test_seeds_that_the_system_draws_pass():
-    class FromTheSystem(SimulatedClient):
-        def cohorts(self, declared, asked):
-            drawn = np.frombuffer(os.urandom(4 * (int(asked.clients.max()) + 1)), "<u4") >> 1
-            return drawn[asked.clients].astype(np.int64)
-
-    assert audited("linear-hash", FromTheSystem(1), 2000, own_cohorts=True, alpha=1e-9).failed == []
 
 
 @pytest.mark.sampled(1)

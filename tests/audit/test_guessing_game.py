@@ -3,13 +3,14 @@
 import math
 import re
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from overstory.analysis.selection import at_least
 from overstory.audit.answers import Answers, Questions, declare, fresh
-from overstory.audit.audit import AuditResult, Game, Settings, audit, detectable_excess, odds, play
+from overstory.audit.audit import AuditResult, Game, Settings, audit, detectable_excess, play
 from overstory.audit.conformance import conformance_of
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.registry import mechanism
@@ -29,6 +30,7 @@ def test_at_the_declared_epsilon_it_alarms_at_most_as_often_as_alpha(epsilon):
         game = Game("likelihood", guesses, 0, 0.001)
         needed = game.needed(epsilon)
         if needed is None:
+            assert Game("likelihood", guesses, guesses, 0.001).lower <= epsilon
             continue
         alarm = float(at_least(needed, guesses, chance_of(epsilon)))
         tight = max(tight, alarm)
@@ -36,6 +38,7 @@ def test_at_the_declared_epsilon_it_alarms_at_most_as_often_as_alpha(epsilon):
         assert Game("likelihood", guesses, needed, 0.001).lower > epsilon
         assert Game("likelihood", guesses, needed - 1, 0.001).lower <= epsilon
     assert tight > 0.0005
+    assert Game("likelihood", 0, 0, 0.001).lower == 0.0
 
 
 @pytest.mark.slow
@@ -52,16 +55,11 @@ def test_false_alarms_of_audits_at_exactly_the_declared_epsilon():
     assert alarms > 2  # and it is a test at all
 
 
-def test_few_guesses_can_certify_nothing():
-    assert Game("likelihood", 20, 20, 0.001).needed(4.0) is None
-    assert Game("likelihood", 0, 0, 0.001).lower == 0.0
-    assert (odds(0.0), odds(1.0)) == (-math.inf, math.inf)
-
-
 def printed(correct, declared):
     """The bound and the declared epsilon in the lines of an audit with 2,001 guesses, and the verdict's sentence."""
     game = Game("likelihood", 2001, correct, 0.0008)
-    result = AuditResult("grr", ("0", "1"), 2001, 2001, 0.001, declared, (), (game,))
+    grr = SimpleNamespace(mechanism=SimpleNamespace(name="grr"), texts=("0", "1"), epsilon=declared)
+    result = AuditResult(grr, Settings(2001), 2001, [], [game], [])
     _, _, lines, verdict, _ = result.blocks()
     numbers = re.findall(r"(?:at least|declared:) (\d+\.\d+)", "\n".join(lines.texts))
     return result, [Decimal(number) for number in numbers], verdict.text

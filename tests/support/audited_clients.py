@@ -3,6 +3,7 @@
 All noise is a hash of what it depends on, so that a fault of memory is a wrong list of what it depends on.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,25 @@ class SimulatedClient:
         return (self.uniform("cohort", 1, self.this_run, asked.clients)[:, 0] * declared.num_cohorts).astype(np.int64)
 
     def permanent(self, declared: Declared, asked: Questions, true, noise):
-        return permanent(declared, asked.values, true, noise)
+        """Return permanent responses, a line each, from numbers between 0 and 1."""
+        exact, values = declared.mechanism, asked.values
+        if declared.are_vectors:
+            return noise[:, 1:] < chances(true, exact.rounds.permanent)
+        is_own, many = noise[:, 0] < exact.permanent_support[0], exact.payload_limit
+        if exact.payload == "symbols":
+            return np.where(is_own, true, (true + 1 + (noise[:, 1] * (many - 1)).astype(np.int64)) % many)
+        symbols = np.array(declared.values)[values]
+        if declared.are_bits:  # a subset: the values with the least numbers, the own one first or last
+            ranks = noise[:, 1:].copy()
+            ranks[np.arange(len(ranks)), symbols] = np.where(is_own, -1.0, 2.0)
+            return (ranks.argsort(axis=1).argsort(axis=1) < exact.payload_weight).view(np.uint8)
+        points = np.zeros(len(values), np.int64)
+        for value in np.unique(values).tolist():
+            owned = declared.set_of(value)
+            for inside, members in ((True, np.flatnonzero(owned)), (False, np.flatnonzero(~owned))):
+                rows = (values == value) & (is_own == inside)
+                points[rows] = members[(noise[rows, 1] * len(members)).astype(np.int64)]
+        return points
 
     def instantaneous(self, declared: Declared, kept, true, noise):
         if declared.are_vectors:
@@ -86,28 +105,6 @@ class SimulatedClient:
 
 def chances(bits, channel):
     return np.where(bits, float(channel.keep_one), float(channel.raise_zero))
-
-
-def permanent(declared: Declared, values, true, noise):
-    """Return permanent responses, a line each, from numbers between 0 and 1."""
-    exact = declared.mechanism
-    if declared.are_vectors:
-        return noise[:, 1:] < chances(true, exact.rounds.permanent)
-    is_own, many = noise[:, 0] < exact.permanent_support[0], exact.payload_limit
-    if exact.payload == "symbols":
-        return np.where(is_own, true, (true + 1 + (noise[:, 1] * (many - 1)).astype(np.int64)) % many)
-    symbols = np.array(declared.values)[values]
-    if declared.are_bits:  # a subset: the values with the least numbers, the own one first or last
-        ranks = noise[:, 1:].copy()
-        ranks[np.arange(len(ranks)), symbols] = np.where(is_own, -1.0, 2.0)
-        return (ranks.argsort(axis=1).argsort(axis=1) < exact.payload_weight).view(np.uint8)
-    points = np.zeros(len(values), np.int64)
-    for value in np.unique(values).tolist():
-        owned = declared.set_of(value)
-        for inside, members in ((True, np.flatnonzero(owned)), (False, np.flatnonzero(~owned))):
-            rows = (values == value) & (is_own == inside)
-            points[rows] = members[(noise[rows, 1] * len(members)).astype(np.int64)]
-    return points
 
 
 # Faults of any kind of report.
@@ -145,8 +142,7 @@ class OtherMechanism(SimulatedClient):
         self.really = really
 
     def permanent(self, declared: Declared, asked: Questions, true, noise):
-        really = Declared(self.really, declared.values, declared.texts)
-        return permanent(really, asked.values, true, noise)
+        return super().permanent(replace(declared, mechanism=self.really), asked, true, noise)
 
 
 class OneValueTrue(SimulatedClient):  # one value is not randomized

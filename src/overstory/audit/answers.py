@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,6 @@ from overstory.protocol.kinds.registry import REGISTRY
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from overstory.analysis.decoding.candidates import CandidateMap
     from overstory.protocol.metrics.metric import Metric
 
 Column = NDArray[np.int64]
@@ -52,7 +51,6 @@ class Declared:
     mechanism: Mechanism
     values: tuple[Any, ...]  # as the mechanism encodes them
     texts: tuple[str, ...]  # as the client reads them, one for each value
-    hashed: NDArray[Any] | None = None  # a map's bits, shape (cohorts, values, hashes); None: the mechanism's own
     afresh: bool = False  # whether each report of a device has a cohort and noise of its own: a panel's answers
 
     @property
@@ -76,14 +74,11 @@ class Declared:
     def encoded(self, values: Column, cohorts: Column) -> NDArray[Any]:
         """Return what each value is before any noise: a row of bits, a symbol; where there is none, its place."""
         pairs, rows = np.unique(values * self.num_cohorts + cohorts, return_inverse=True)
-        table = [self._encoded(*divmod(pair, self.num_cohorts)) for pair in pairs.tolist()]
+        table = []
+        for value, cohort in (divmod(pair, self.num_cohorts) for pair in pairs.tolist()):
+            payload = self.mechanism.encode(self.values[value], cohort)
+            table.append(value if payload is None else payload)
         return (self._bits(table) if self.are_vectors else np.array(table, np.int64))[rows]
-
-    def _encoded(self, value: int, cohort: int) -> int:
-        if self.hashed is not None:
-            return sum(1 << int(bit) for bit in set(self.hashed[cohort, value].tolist()))
-        payload = self.mechanism.encode(self.values[value], cohort)
-        return value if payload is None else payload
 
     def packed(self, payloads: Sequence[int]) -> NDArray[Any]:
         return self._bits(payloads) if self.are_bits else np.array(payloads, np.int64)
@@ -94,18 +89,6 @@ class Declared:
         packed = np.frombuffer(octets, np.uint8).reshape(len(payloads), -1)
         return np.unpackbits(packed, axis=1, count=bits, bitorder="little")
 
-    def supported(self, answers: Answers) -> NDArray[np.bool_]:
-        """Return whether each report is its value's symbol, or an output of its value's set."""
-        if self.are_bits:
-            symbols = np.array(self.values, np.int64)[answers.values]
-            return np.asarray(answers.reports[np.arange(len(answers)), symbols], np.bool_)
-        if self.mechanism.payload == "symbols":
-            return np.asarray(self.encoded(answers.values, answers.cohorts) == answers.reports)
-        outputs = self.mechanism.payload_limit
-        pairs, rows = np.unique(answers.values * outputs + answers.reports, return_inverse=True)
-        named = (divmod(pair, outputs) for pair in pairs.tolist())
-        return np.array([self.mechanism.supports(Report(0, out), self.values[v]) for v, out in named], np.bool_)[rows]
-
     def set_of(self, encoded: int) -> NDArray[np.bool_]:
         """Return of each output whether it is in the set of what a value is encoded as."""
         outputs = range(self.mechanism.payload_limit)
@@ -114,60 +97,37 @@ class Declared:
         return np.array([self.mechanism.supports(Report(0, each), self.values[encoded]) for each in outputs])
 
 
-def declare(
-    mechanism: Any, *, metric: Metric | None = None, candidates: CandidateMap | None = None, most: int = 2 + OTHERS
-) -> Declared:
+def declare(mechanism: Any, *, metric: Metric | None = None, most: int = 2 + OTHERS) -> Declared:
     """Return what is audited, with the pair of values first that differs in the most bits, or cohorts."""
     if mechanism.name not in REGISTRY:
         names = ", ".join(sorted(REGISTRY))
         raise ParameterError(f"an audit reads no reports of {mechanism.name}; it reads those of {names}")
-    afresh = metric is not None and metric.panel is not None
-    if candidates is not None:
-        places = _spread(candidates.num_candidates, most)
-        texts = tuple(str(candidates.candidates[place]) for place in places)
-        hashed = np.asarray(candidates.positions)[:, places]
-        return _paired(Declared(mechanism, texts, texts, hashed, afresh))
-    labels = () if metric is None else metric.labels
+    labels: Sequence[str] = () if metric is None else metric.labels
+    values: Sequence[Any]
     if mechanism.domain_size is None:
-        asked = tuple(labels[place] for place in _spread(len(labels), most))
-        values = asked or tuple(f"value-{number}" for number in range(most))
-        return _paired(Declared(mechanism, values, values, afresh=afresh))
-    places = _spread(mechanism.domain_size, most)
-    named = tuple(map(str, range(mechanism.domain_size))) if metric is None else _readable(metric)
-    return _paired(Declared(mechanism, tuple(places), tuple(named[place] for place in places), afresh=afresh))
-
-
-def _readable(metric: Metric) -> Sequence[str]:
-    """Return a text of each symbol that a program would record: a name, or a number."""
-    examples = metric.domain.examples()
-    return metric.labels if any(isinstance(value, tuple) for value in examples) else [str(value) for value in examples]
+        values = texts = [labels[place] for place in _spread(len(labels), most)] or [f"value-{n}" for n in range(most)]
+    else:
+        values = _spread(mechanism.domain_size, most)
+        # A program would record a name, or a number.
+        examples = range(mechanism.domain_size) if metric is None else metric.domain.examples()
+        named = labels if any(isinstance(value, tuple) for value in examples) else examples
+        texts = [str(named[place]) for place in values]
+    many = len(values)
+    if many < 2:
+        raise ParameterError("an audit asks for at least two values: give a metric with two of them")
+    declared = Declared(mechanism, tuple(values), tuple(texts), metric is not None and metric.panel is not None)
+    cohorts = np.array(_spread(declared.num_cohorts, LOOKED_AT), np.int64)
+    encoded = declared.encoded(np.repeat(np.arange(many), len(cohorts)), np.tile(cohorts, many)).reshape(many, -1)
+    apart = np.array([(encoded != row).sum(axis=1) for row in encoded])
+    pair = divmod(int(np.argmax(apart)), many)
+    if not apart[pair]:
+        raise ParameterError("no two of the values differ in their bits: an audit needs two that do")
+    order = [*pair, *sorted({*range(many)}.difference(pair))]
+    return replace(declared, values=tuple(values[each] for each in order), texts=tuple(texts[each] for each in order))
 
 
 def _spread(many: int, most: int) -> list[int]:
     return list(dict.fromkeys(int(place) for place in np.linspace(0, many - 1, min(many, most)))) if many else []
-
-
-def _paired(declared: Declared) -> Declared:
-    """Put the two values with the most different encodings first."""
-    if len(declared.values) < 2:
-        raise ParameterError("an audit asks for at least two values: give a map or a metric with two of them")
-    cohorts = np.array(_spread(declared.num_cohorts, LOOKED_AT), np.int64)
-    apart = _differences(declared, cohorts)
-    first, second = (int(place) for place in np.unravel_index(np.argmax(apart), apart.shape))
-    if not apart[first, second]:
-        raise ParameterError("no two of the values differ in their bits: an audit needs two that do")
-    order = [first, second, *(place for place in range(len(declared.values)) if place not in {first, second})]
-    hashed = None if declared.hashed is None else declared.hashed[:, order]
-    values, texts = (tuple(each[place] for place in order) for each in (declared.values, declared.texts))
-    return replace(declared, values=values, texts=texts, hashed=hashed)
-
-
-def _differences(declared: Declared, cohorts: Column) -> NDArray[np.int64]:
-    """Return in how many bits, or cohorts, each two values differ."""
-    many = len(declared.values)
-    values, asked = np.repeat(np.arange(many), len(cohorts)), np.tile(cohorts, many)
-    encoded = declared.encoded(values, asked).reshape(many, -1)
-    return np.array([(encoded != row).sum(axis=1) for row in encoded])
 
 
 PAIR_SHARE: Final = 7 / 8  # of the fresh reports, how many are of the pair; the rest are of the other values
@@ -277,39 +237,28 @@ def read_answers(path: Path, questions: Questions, declared: Declared) -> Answer
     if names != asked:
         order = _order(names, asked, source)
         cohorts, reports = cohorts[order], reports[order]
-    _check_cohorts(cohorts, questions, source)
+    if questions.cohorts is not None and (moved := np.flatnonzero(cohorts != questions.cohorts)).size:
+        row = int(moved[0])
+        problem = f"client {asked[row]} was asked in cohort {questions.cohorts[row]} and reported from {cohorts[row]}"
+        hint = "give --own-cohorts if clients choose their cohorts"
+        raise FormatError(f"{problem}: {hint}", source=source, field="cohort")
     return Answers(questions, cohorts, reports)
 
 
 def _order(names: list[str], asked: list[str], source: str) -> Column:
     """Return which report answers each line: a client's first one its first line."""
-    rows: dict[str, list[int]] = {}
-    for row, name in enumerate(names):
-        rows.setdefault(name, []).append(row)
-    wanted: dict[str, int] = {}
-    for name in asked:
-        wanted[name] = wanted.get(name, 0) + 1
-    if unknown := next((name for name in rows if name not in wanted), None):
+    wanted, found = Counter(asked), Counter(names)
+    if unknown := next((name for name in found if name not in wanted), None):
         raise FormatError(f"client {short(unknown)} has a report and was not asked", source=source, field="client")
     for name, lines in wanted.items():
-        if len(rows.get(name, ())) != lines:
-            counts = f"{plural(lines, 'line')} and {plural(len(rows.get(name, ())), 'report')}"
+        if found[name] != lines:
+            counts = f"{plural(lines, 'line')} and {plural(found[name], 'report')}"
             problem = f"client {short(name)} has {counts}; expected a report for every line, {len(asked):,} in all"
             raise FormatError(f"{problem}, found {len(names):,}", source=source, field="client")
-    left = {name: iter(places) for name, places in rows.items()}
-    return np.array([next(left[name]) for name in asked], np.int64)
-
-
-def _check_cohorts(cohorts: Column, questions: Questions, source: str) -> None:
-    if questions.cohorts is None or np.array_equal(cohorts, questions.cohorts):
-        return
-    row = int(np.flatnonzero(cohorts != questions.cohorts)[0])
-    raise FormatError(
-        f"client {questions.prefix}{questions.clients[row]} was asked in cohort {questions.cohorts[row]} and reported "
-        f"from {cohorts[row]}: give --own-cohorts if clients choose their cohorts",
-        source=source,
-        field="cohort",
-    )
+    order = np.empty(len(asked), np.int64)
+    lines_by_name, reports_by_name = (sorted(range(len(asked)), key=each.__getitem__) for each in (asked, names))
+    order[lines_by_name] = reports_by_name
+    return order
 
 
 def _row_parser(names: list[str], declared: Declared) -> Any:
@@ -347,31 +296,31 @@ class Program:
     ) -> None:
         self.command, self.timeout, self.metrics = list(command), timeout, metrics
         self.takes_metric = any(METRIC in word for word in command)
+        text = shlex.join(command)
+        self._shown = printable(text if len(text) <= 100 else text[:100] + "...")
 
     def answer(self, declared: Declared, questions: Sequence[Questions]) -> list[Answers]:
         """Run the command once for each list of questions, all at the same time."""
-        with tempfile.TemporaryDirectory(prefix="overstory-audit-") as folder:
-            paths = [Path(folder, str(number)) for number in range(len(questions))]
-            for path, asked in zip(paths, questions, strict=True):
+        with tempfile.TemporaryDirectory(prefix="overstory-audit-") as folder, contextlib.ExitStack() as running:
+            asked_at = {Path(folder, str(number)): asked for number, asked in enumerate(questions)}
+            for path, asked in asked_at.items():
                 asked.write(path.with_suffix(".values"), declared)
-            with contextlib.ExitStack() as running:
-                processes = [
-                    running.enter_context(self._started(path, self.metrics[asked.metric]))
-                    for path, asked in zip(paths, questions, strict=True)
-                ]
-                for process, path, asked in zip(processes, paths, questions, strict=True):
-                    self._wait(process, path, asked)
-            return [self._read(path, asked, declared) for path, asked in zip(paths, questions, strict=True)]
+            processes = []
+            for path, asked in asked_at.items():
+                processes.append(self._start(path, self.metrics[asked.metric]))
+                running.callback(self._end, processes[-1])
+            for process, (path, asked) in zip(processes, asked_at.items(), strict=True):
+                self._wait(process, path, asked)
+            return [read_answers(path.with_suffix(".reports"), asked, declared) for path, asked in asked_at.items()]
 
-    @contextlib.contextmanager
-    def _started(self, path: Path, metric: str) -> Iterator[subprocess.Popen[bytes]]:
+    def _start(self, path: Path, metric: str) -> subprocess.Popen[bytes]:
         with (
             path.with_suffix(".values").open("rb") as values,
             path.with_suffix(".reports").open("wb") as reports,
             path.with_suffix(".errors").open("wb") as errors,
         ):
             try:
-                process = subprocess.Popen(  # noqa: S603 - the person's own command
+                return subprocess.Popen(  # noqa: S603 - the person's own command
                     [word.replace(METRIC, metric) for word in self.command],
                     stdin=values,
                     stdout=reports,
@@ -381,15 +330,6 @@ class Program:
             except OSError as error:
                 reason = (error.strerror or str(error)).lower()
                 raise ParameterError(f"the command {self._shown} does not start: {reason}") from error
-        try:
-            yield process
-        finally:
-            self._end(process)
-
-    @property
-    def _shown(self) -> str:
-        text = shlex.join(self.command)
-        return printable(text if len(text) <= 100 else text[:100] + "...")
 
     @staticmethod
     def _end(process: subprocess.Popen[bytes]) -> None:
@@ -406,31 +346,25 @@ class Program:
         """Wait for a run's end, and say what is wrong with it."""
         most = LEAST_BYTES + BYTES_PER_LINE * len(asked) + 8 * path.with_suffix(".values").stat().st_size
         end, reports = time.monotonic() + self.timeout, path.with_suffix(".reports")
-        while process.poll() is None:
+        problem = ""
+        while not problem and process.poll() is None:
             if time.monotonic() > end:
                 problem = f"has not ended after {self.timeout:g} seconds: give fewer --reports"
-                raise ParameterError(self._failure(asked, problem, path))
-            if reports.stat().st_size > most:
+            elif reports.stat().st_size > most:
                 problem = f"wrote more than {most:,} bytes for {len(asked):,} lines: expected a report for each"
-                raise ParameterError(self._failure(asked, problem, path))
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(PAUSE)
+            else:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(PAUSE)
         if process.returncode:
             signalled = process.returncode < 0
-            ended = f"was ended by signal {-process.returncode}" if signalled else f"left with {process.returncode}"
-            raise ParameterError(self._failure(asked, ended, path))
-
-    def _failure(self, asked: Questions, problem: str, path: Path) -> str:
-        last = path.with_suffix(".errors").read_bytes()[-2000:].decode("utf-8", "replace").strip().split("\n")[-1]
-        last_words = f"; its last line on standard error: {printable(last[:200])}" if last else ""
-        return f"the command {self._shown}, run for {asked.phase} ({len(asked):,} lines), {problem}{last_words}"
-
-    def _read(self, path: Path, asked: Questions, declared: Declared) -> Answers:
-        reports = path.with_suffix(".reports")
-        if not reports.stat().st_size:
+            problem = f"was ended by signal {-process.returncode}" if signalled else f"left with {process.returncode}"
+        elif not problem and not reports.stat().st_size:
             problem = "wrote nothing: expected a header with client,cohort,irr and a report for each line"
-            raise ParameterError(self._failure(asked, problem, path))
-        return read_answers(reports, asked, declared)
+        if problem:
+            last = path.with_suffix(".errors").read_bytes()[-2000:].decode("utf-8", "replace").strip().split("\n")[-1]
+            last_words = f"; its last line on standard error: {printable(last[:200])}" if last else ""
+            run = f"the command {self._shown}, run for {asked.phase} ({len(asked):,} lines)"
+            raise ParameterError(f"{run}, {problem}{last_words}")
 
 
 class OwnClient:
@@ -443,9 +377,8 @@ class OwnClient:
 
     def answer(self, declared: Declared, questions: Sequence[Questions]) -> list[Answers]:
         """Return the reports of devices with a secret each; runs at the same time have different secrets."""
-        if len(questions) > 1:
-            return [self._run(declared, asked, process) for process, asked in enumerate(questions, 1)]
-        return [self._run(declared, asked, 0) for asked in questions]
+        first = 1 if len(questions) > 1 else 0
+        return [self._run(declared, asked, process) for process, asked in enumerate(questions, first)]
 
     def _run(self, declared: Declared, asked: Questions, process: int) -> Answers:
         from overstory.client.randomizer import Randomizer

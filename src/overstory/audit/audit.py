@@ -10,9 +10,11 @@ at: by the declaration, or by half of the reports for the other. Several games s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -40,7 +42,7 @@ from overstory.protocol.kinds.base import check_count
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Declared, OwnClient, Program
-    from overstory.audit.conformance import Conformance, Levels, LevelsOf
+    from overstory.audit.conformance import Conformance, Levels, LevelsOf, Marks
 
 SHARES: Final = {"likelihood": 0.8, "truth": 0.1, "learned": 0.1}
 """How the games share alpha: that of the declared likelihood is the sharpest for a client that does as declared."""
@@ -63,45 +65,30 @@ class Game:
     @property
     def lower(self) -> float:
         """The epsilon that is certainly lost; 0 where nothing is certain."""
-        return max(0.0, odds(lower_bound(self.correct, self.guesses, self.alpha)))
+        from scipy.special import logit
+
+        return max(0.0, float(logit(lower_bound(self.correct, self.guesses, self.alpha))))
 
     def needed(self, declared: float) -> int | None:
         """Return the fewest right guesses that give a bound above `declared`."""
-        low, high, chance = 0, self.guesses + 1, 1 / (1 + math.exp(-declared))
-        while low < high:
-            middle = (low + high) // 2
-            if float(at_least(middle, self.guesses, chance)) < self.alpha:
-                high = middle
-            else:
-                low = middle + 1
-        return low if low <= self.guesses else None
-
-
-def odds(chance: float) -> float:
-    """Return ln(p / (1 - p))."""
-    if chance <= 0:
-        return -math.inf
-    return math.inf if chance >= 1 else math.log(chance / (1 - chance))
+        chance, possible = 1 / (1 + math.exp(-declared)), range(self.guesses + 1)
+        needed = bisect_left(possible, True, key=lambda right: bool(at_least(right, self.guesses, chance) < self.alpha))
+        return needed if needed in possible else None
 
 
 def play(conformance: Conformance, answers: Answers, alpha: float) -> list[Game]:
     """Return the games that fresh devices' reports allow, the declared likelihood's first."""
     pair = answers.take(answers.values < 2)
-    coins, share = pair.values, {name: part * alpha for name, part in SHARES.items()}
     scores = conformance.scores(pair)
-    limit = threshold(next(conformance.levels(pair)(0.0)), share["likelihood"])
-    games = [_game("likelihood", np.abs(scores) >= limit, scores > 0, coins, share["likelihood"])]
+    limit = threshold(next(conformance.levels(pair)(0.0)), SHARES["likelihood"] * alpha)
+    played = {"likelihood": (np.abs(scores) >= limit, scores > 0)}  # on which reports it guesses, and the second value
     sides = conformance.true_sides(pair)
     if sides is not None:
-        games.append(_game("truth", sides >= 0, sides == 1, coins, share["truth"]))
-    if len(pair) >= FEWEST and (learned := _learned(conformance, pair, share["learned"])):
-        games.append(learned)
-    return games
-
-
-def _game(name: str, guessed: Any, guess: Any, coins: Any, alpha: float) -> Game:
-    correct = int((guess[guessed] == (coins[guessed] == 1)).sum())
-    return Game(name, int(guessed.sum()), correct, alpha)
+        played["truth"] = sides >= 0, sides == 1
+    if len(pair) >= FEWEST and (features := conformance.features(pair)) is not None:
+        played["learned"] = _learned(features, pair, conformance.declared.num_cohorts, SHARES["learned"] * alpha)
+    right = {name: guess[guessed] == (pair.values[guessed] == 1) for name, (guessed, guess) in played.items()}
+    return [Game(name, len(each), int(each.sum()), SHARES[name] * alpha) for name, each in right.items()]
 
 
 def threshold(levels: Levels, alpha: float) -> float:
@@ -155,37 +142,25 @@ def _power(levels: Levels, limit: float, declared: float, alpha: float) -> float
     return float(at_least(needed, int(guesses), right))
 
 
-def _learned(conformance: Conformance, pair: Answers, alpha: float) -> Game | None:
-    """Learn each bit's weight in one half of the reports, and guess in the other half."""
-    features = conformance.features(pair)
-    if features is None:
-        return None
-    many, half = conformance.declared.num_cohorts, len(pair) // 2
-    groups = pair.cohorts if many <= MOST_GROUPS else np.zeros(len(pair), np.int64)
+def _learned(features: Marks, pair: Answers, num_cohorts: int, alpha: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Learn each bit's weight in one half of the reports; return on which of the other half to guess, and what."""
+    half = len(pair) // 2
+    groups = pair.cohorts if num_cohorts <= MOST_GROUPS else np.zeros(len(pair), np.int64)
     scores = np.zeros(len(pair))
     for group in np.unique(groups).tolist():
         rows = np.flatnonzero(groups == group)
-        scores[rows] = _weighed(features[rows], pair.values[rows], rows < half)
+        # The log ratio of each report, bits taken as independent, by the rates of the reports to learn from.
+        learning = [features[rows[(rows < half) & (pair.values[rows] == value)]] for value in (0, 1)]
+        first, second = ((seen.sum(axis=0, dtype=np.int64) + 0.5) / (len(seen) + 1.0) for seen in learning)
+        lit, dark = np.log(second / first), np.log((1 - second) / (1 - first))
+        scores[rows] = features[rows] @ (lit - dark) + dark.sum()
     order = np.argsort(-np.abs(scores[:half]), kind="stable")
     sizes, right = np.abs(scores[:half][order]), (scores[:half] > 0)[order] == (pair.values[:half] == 1)[order]
     tried = np.unique(np.geomspace(8, half, 40).astype(int)) - 1
     correct = np.cumsum(right)
     best = max(tried.tolist(), key=lambda end: lower_bound(int(correct[end]), end + 1, alpha))
-    rest = scores[half:]
-    return _game("learned", np.abs(rest) >= max(sizes[best], 1e-12), rest > 0, pair.values[half:], alpha)
+    return (np.abs(scores) >= max(sizes[best], 1e-12)) & (np.arange(len(pair)) >= half), scores > 0
 
-
-def _weighed(features: NDArray[np.uint8], values: Any, learning: Any) -> NDArray[np.float64]:
-    """Return the log ratio of each report, bits taken as independent, by the rates of the reports to learn from."""
-    rates = []
-    for value in (0, 1):
-        chosen = features[learning & (values == value)]
-        rates.append((chosen.sum(axis=0, dtype=np.int64) + 0.5) / (len(chosen) + 1.0))
-    lit, dark = np.log(rates[1] / rates[0]), np.log((1 - rates[1]) / (1 - rates[0]))
-    return np.asarray(features @ (lit - dark) + dark.sum(), np.float64)
-
-
-Verdict = Literal["violates", "deviates", "no fault found"]
 
 METRICS_UNTESTED: Final = "two metrics of a device were not tested: write {metric} into the command if it takes one"
 NO_MEMORY: Final = "every answer of a panel has noise of its own, so memory over a restart was not tested"
@@ -200,18 +175,15 @@ NO_PROOF: Final = (
 class AuditResult:
     """The outcome of an audit."""
 
-    mechanism: str
-    pair: tuple[str, str]  # the two values that were guessed between
-    reports: int  # of fresh devices
-    lines: int
-    alpha: float
-    declared: float  # epsilon of one report
-    checks: tuple[Check, ...]
-    games: tuple[Game, ...]
+    declared: Declared
+    settings: Settings
+    lines: int  # that were asked in all
+    checks: list[Check]
+    games: list[Game]
+    notes: list[str]  # what was not tested, and why
     # The share of the declared epsilon by which less noise in every report must raise it to be seen nine times in ten;
     # None where that few reports show none. Of a fault in a few reports it says nothing.
     detectable_excess: float | None = None
-    notes: tuple[str, ...] = ()  # what was not tested, and why
 
     @property
     def adjusted(self) -> list[float]:
@@ -229,12 +201,12 @@ class AuditResult:
     @property
     def failed(self) -> list[str]:
         judged = zip(self.checks, self.adjusted, strict=True)
-        return [check.name for check, adjusted in judged if adjusted <= self.alpha]
+        return [check.name for check, adjusted in judged if adjusted <= self.settings.alpha]
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Literal["violates", "deviates", "no fault found"]:
         """The worst that is certain."""
-        if self.lower > self.declared:
+        if self.lower > self.declared.epsilon:
             return "violates"
         return "deviates" if self.failed else "no fault found"
 
@@ -242,85 +214,75 @@ class AuditResult:
         best = self.best
         return {
             "verdict": self.verdict,
-            "mechanism": self.mechanism,
-            "pair": list(self.pair),
-            "reports": self.reports,
+            "mechanism": self.declared.mechanism.name,
+            "pair": [*self.declared.texts[:2]],
+            "reports": self.settings.reports,
             "lines": self.lines,
-            "alpha": self.alpha,
+            "alpha": self.settings.alpha,
             "epsilon": {
-                "declared": finite(self.declared),
+                "declared": finite(self.declared.epsilon),
                 "lower": finite(self.lower),
-                "confidence": 1 - self.alpha,
+                "confidence": 1 - self.settings.alpha,
                 "game": best.name,
                 "guesses": best.guesses,
                 "correct": best.correct,
                 "detectable_excess": finite(self.detectable_excess),
             },
-            "games": [
-                {"name": game.name, "guesses": game.guesses, "correct": game.correct}
-                | {"alpha": game.alpha, "lower": finite(game.lower)}
-                for game in self.games
-            ],
+            "games": [{**asdict(game), "lower": finite(game.lower)} for game in self.games],
             "tests": self._tests(),
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
 
     def _tests(self) -> list[dict[str, Any]]:
         return [
             {
-                "name": check.name,
-                "expected": check.expected,
-                "observed": check.observed,
-                "statistic": finite(check.statistic),
-                "interval": None if check.low is None else [check.low, check.high],
-                "p_value": check.p_value,
+                **asdict(check),
+                "statistic": finite(check.p_value if check.statistic is None else check.statistic),
                 "adjusted": adjusted,
-                "verdict": "deviates" if adjusted <= self.alpha else "as declared",
+                "verdict": "deviates" if adjusted <= self.settings.alpha else "as declared",
             }
             for check, adjusted in zip(self.checks, self.adjusted, strict=True)
         ]
 
     def blocks(self) -> Iterator[Block]:
+        declared, (first, second, *_) = self.declared, self.declared.texts
         yield Paragraph(
-            f"{self.mechanism}, epsilon {epsilon_text(self.declared)} for one report; {self.reports:,} reports of "
-            f"fresh devices, {self.lines:,} lines in all; values {self.pair[0]!r} and {self.pair[1]!r} by a fair coin"
+            f"{declared.mechanism.name}, epsilon {epsilon_text(declared.epsilon)} for one report; "
+            f"{self.settings.reports:,} reports of fresh devices, {self.lines:,} lines in all; "
+            f"values {first!r} and {second!r} by a fair coin"
         )
-        yield self._table()
-        yield Lines(*self._epsilon(), *(f"note: {note}" for note in self.notes))
-        yield Notice(self._conclusion(), "good" if self.verdict == "no fault found" else "bad")
-        yield Paragraph(NO_PROOF)
-
-    def _table(self) -> Table:
         columns = (
             TableColumn("name", "check", is_left=True),
             TableColumn("expected", is_left=True),
             TableColumn("observed", "came", is_left=True),
             TableColumn(
-                "interval", "99.9% interval", lambda i: "" if i is None else "{:.4f} to {:.4f}".format(*i), is_left=True
+                "interval", "99.9% interval", lambda i: "{:.4f} to {:.4f}".format(*i) if i else "", is_left=True
             ),
             TableColumn("adjusted", "p after Holm", lambda p: p_value(p) if p < 0.001 else f"{p:.3f}"),
             TableColumn("verdict", "", lambda verdict: "DEVIATES" if verdict == "deviates" else "", is_left=True),
         )
-        return Table("", columns, self._tests())
-
-    def _epsilon(self) -> Iterator[str]:
-        share = f"{self.best.correct:,} of {self.best.guesses:,} guesses of the value were right ({self.best.name})"
-        lower, declared = self._bounds()
-        yield f"{share}: epsilon is at least {lower} with {100 * (1 - self.alpha):.10g}% confidence"
-        yield f"declared: {declared}"
+        yield Table("", columns, self._tests())
+        (lower, stated), best = self._bounds(), self.best
+        yield Lines(
+            f"{best.correct:,} of {best.guesses:,} guesses of the value were right ({best.name}): epsilon is at least "
+            f"{lower} with {100 * (1 - self.settings.alpha):.10g}% confidence",
+            f"declared: {stated}",
+            *(f"note: {note}" for note in self.notes),
+        )
+        yield Notice(self._conclusion(), "good" if self.verdict == "no fault found" else "bad")
+        yield Paragraph(NO_PROOF)
 
     def _bounds(self) -> tuple[str, str]:
         """Return the certain epsilon, rounded down, and the declared one, rounded up, in their true order."""
-        digits = 2
-        while True:
+        for digits in count(2):
             step = Decimal(1).scaleb(-digits)
             lower = rounded_down(self.lower, step)
-            if self.lower <= self.declared:
-                return f"{lower:f}", epsilon_text(self.declared)
-            declared = rounded_up(self.declared, step)
+            if self.lower <= self.declared.epsilon:
+                return f"{lower:f}", epsilon_text(self.declared.epsilon)
+            declared = rounded_up(self.declared.epsilon, step)
             if lower > declared:
-                return f"{lower:f}", f"{declared:f}"
-            digits += 1
+                break
+        return f"{lower:f}", f"{declared:f}"
 
     def _conclusion(self) -> str:
         if self.verdict == "violates":
@@ -341,63 +303,43 @@ class AuditResult:
                 f"too little noise in every report, with an epsilon {percent:,f}% above the declared one, would have "
                 "been seen nine times in ten; a fault in only some of the reports can be larger and not be seen"
             )
-        return f"no fault found in {self.reports:,} reports: {seen}"
+        return f"no fault found in {self.settings.reports:,} reports: {seen}"
 
 
 COUNTED: Final = 1 << 12  # cohorts up to which each is counted; of more, their first and their last bits are
 
 
-def cohort_checks(answers: Answers, num_cohorts: int) -> Iterator[Check]:
-    """Yield the checks of fresh devices' cohorts."""
-    cohorts = answers.cohorts
-    views = _views(cohorts, num_cohorts)
-    p_value = most_extreme([outcomes_p(np.bincount(numbers, minlength=many), law) for numbers, many, law in views])
-    yield Check("cohorts uniform", f"{num_cohorts:,} alike", f"p = {p_value:.1e} of them", p_value, p_value)
-    pair = answers.values < 2
-    p_value = most_extreme([_apart(numbers[pair], answers.values[pair], many) for numbers, many, _ in views])
-    yield Check("cohorts and values", "independent", f"p = {p_value:.1e} of them", p_value, p_value)
-    if num_cohorts > COUNTED:
+def cohort_checks(answers: Answers, many: int) -> Iterator[Check]:
+    """Yield the checks of fresh devices' cohorts, of so many."""
+    cohorts, pair = answers.cohorts, answers.values < 2
+    views = [(cohorts, np.full(many, 1 / many))] if many <= COUNTED else []
+    if not views:
+        starts = [-(-place * many // BINS) for place in range(BINS + 1)]
+        lasts = [(many - place + BINS - 1) // BINS for place in range(BINS)]
+        views = [(binned(cohorts, many), np.diff(starts) / many), (cohorts % BINS, np.array(lasts) / many)]
+    alike, apart = [], []
+    for groups, law in views:  # in every one the value is a fair coin, for it was one
+        alike.append(outcomes_p(np.bincount(groups, minlength=len(law)), law))
+        totals, seconds = (np.bincount(groups[pair], each, len(law)) for each in (None, answers.values[pair]))
+        apart.append(joined(two_sided(seconds, totals, 0.5)))
+    for name, expected, p_values in (
+        ("cohorts uniform", f"{many:,} alike", alike),
+        ("cohorts and values", "independent", apart),
+    ):
+        smallest = most_extreme(p_values)
+        yield Check(name, expected, f"p = {smallest:.1e} of them", smallest)
+    if many > COUNTED:
         repeats = len(cohorts) - len(np.unique(cohorts))
         # Each seed is an earlier one with at most the chance that all earlier ones differ.
-        chances = np.minimum(np.arange(len(cohorts)) / num_cohorts, 1.0)
-        p_value = too_many(repeats, chances)
-        yield Check("seeds drawn twice", f"about {chances.sum():,.1f}", f"{repeats:,}", repeats, p_value)
-
-
-def _views(cohorts: NDArray[np.int64], many: int) -> list[tuple[NDArray[np.int64], int, NDArray[np.float64]]]:
-    """Return the cohorts in groups, how many groups there are, and how likely each is."""
-    if many <= COUNTED:
-        return [(cohorts, many, np.full(many, 1 / many))]
-    every = np.arange(BINS + 1, dtype=object) * many
-    starts = np.array([-(-int(edge) // BINS) for edge in every], np.float64)
-    lasts = np.array([(many - place + BINS - 1) // BINS for place in range(BINS)], np.float64)
-    return [(binned(cohorts, many), BINS, np.diff(starts) / many), (cohorts % BINS, BINS, lasts / many)]
-
-
-def _apart(groups: NDArray[np.int64], values: NDArray[np.int64], many: int) -> float:
-    """Return a p-value: in every group the value is a fair coin, for it was one."""
-    totals = np.bincount(groups, minlength=many)
-    return joined(two_sided(np.bincount(groups, values, many), totals, 0.5))
-
-
-def kept_cohorts(answers: Answers, repeats: int, after: str) -> Check:
-    """Check that a device's cohort is the same in all its reports."""
-    cohorts = answers.cohorts.reshape(repeats, -1)
-    moved = int((cohorts[1:] != cohorts[0]).any(axis=0).sum())
-    texts = (f"all {cohorts.shape[1]:,} devices have one", f"{moved:,} do not")
-    return Check("memory of the cohort" + after, *texts, moved, 0.0 if moved else 1.0)
-
-
-def equal_cohorts(first: Answers, second: Answers, num_cohorts: int) -> float:
-    """Return a bound of how rarely as many devices of two runs choose the same cohort."""
-    return too_many(int((first.cohorts == second.cohorts).sum()), np.full(len(first), 1 / num_cohorts))
+        chances = np.minimum(np.arange(len(cohorts)) / many, 1.0)
+        expected = f"about {chances.sum():,.1f}"
+        yield Check("seeds drawn twice", expected, f"{repeats:,}", too_many(repeats, chances), repeats)
 
 
 Advance = Callable[[float, str], object]  # called with how many lines have been answered, and what is being done
 
 FEWEST_REPORTS: Final = 200
 MOST_REPORTS: Final = 10_000_000
-MOST_REPEATS: Final = 1000
 MOST_CELLS: Final = 1 << 29  # bits of all fresh reports together: they are in memory, several times
 
 
@@ -414,7 +356,6 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_count("--reports", self.reports, FEWEST_REPORTS, MOST_REPORTS)
-        check_count("repeats", self.repeats, 2, MOST_REPEATS)
         if not 0 < self.alpha <= 0.5:
             raise ParameterError(f"--alpha {self.alpha:g}: give a chance above 0, at most 0.5")
 
@@ -470,21 +411,10 @@ class _Audit:
         levels = self.conformance.levels(answers.take(answers.values < 2))
         excess = detectable_excess(levels, declared.epsilon, settings.alpha)
         first, second, other = self._ask(*twins(declared, settings.twins, self.rng, choose=choose))
-        pairs = [(first, second, True), (first, other, False), (second, other, False)]
-        self.checks.append(self._likeness("processes started at once", pairs, first, other))
+        pairs = (first, second, True), (second, other, False), (first, other, False)
+        self.checks.append(self._likeness("processes started at once", *pairs))
         self._remember(choose=choose)
-        return AuditResult(
-            mechanism=declared.mechanism.name,
-            pair=(declared.texts[0], declared.texts[1]),
-            reports=settings.reports,
-            lines=self.done,
-            alpha=settings.alpha,
-            declared=declared.epsilon,
-            checks=tuple(self.checks),
-            games=tuple(games),
-            detectable_excess=excess,
-            notes=tuple(self.notes),
-        )
+        return AuditResult(declared, settings, self.done, self.checks, games, self.notes, excess)
 
     def _ask(self, *questions: Questions) -> list[Answers]:
         self.advance(self.done, questions[0].phase)
@@ -493,70 +423,64 @@ class _Audit:
         self.advance(self.done, "checking")
         return answers
 
-    def _likeness(
-        self, name: str, pairs: Sequence[tuple[Answers, Answers, bool]], first: Answers, other: Answers
-    ) -> Check:
-        """Check that each two runs, perhaps of the same devices, have noise of their own."""
+    def _likeness(self, name: str, *pairs: tuple[Answers, Answers, bool]) -> Check:
+        """Check that each two runs, perhaps of the same devices, have noise of their own; the last pair is shown."""
         p_values = [self.conformance.likeness(one, two, same_devices=same) for one, two, same in pairs]
-        if self.draws_cohorts:
-            p_values.append(equal_cohorts(first, other, self.declared.num_cohorts))
+        first, other, _ = pairs[-1]
         same = int(self.conformance.same(first, other).sum())
         texts = ("independent", f"{same:,} of {len(first):,} reports equal")
-        return Check(name, *texts, same, most_extreme(p_values))
+        return Check(name, *texts, most_extreme([*p_values, *self._equal_cohorts(first, other)]), same)
+
+    def _equal_cohorts(self, first: Answers, second: Answers) -> list[float]:
+        """Return a bound of how rarely as many lines of two runs have the same cohort, where clients choose it."""
+        same = int((first.cohorts == second.cohorts).sum())
+        return [too_many(same, np.full(len(first), 1 / self.declared.num_cohorts))] if self.draws_cohorts else []
 
     def _remember(self, *, choose: bool) -> None:
         """Check that devices repeat each value's permanent response (not a panel's), and no two noises are alike."""
-        settings, afresh = self.settings, self.declared.afresh
-        questions = repeated(self.declared, settings.devices, settings.repeats, self.rng, choose=choose)
+        settings, devices, afresh = self.settings, self.settings.devices, self.declared.afresh
+        questions = repeated(self.declared, devices, settings.repeats, self.rng, choose=choose)
         (answers,) = self._ask(questions)
-        self.checks.extend([self._afresh(answers)] if afresh else self._memory(answers))
-        first, second, differ = self._by_value(answers)
-        if afresh:
-            first, second = first[:1], second[:1]
-        values = (answers.take(rows[:, differ].ravel()) for rows in (first, second))
+        turns = np.arange(len(answers)).reshape(settings.repeats, -1)  # first each device's one value, then its other
+        first, second = self.conformance.encoded(answers.take(turns[0])).reshape(2, devices, -1)
+        differ = np.flatnonzero((first != second).any(axis=1))  # whose values are encoded differently
+        kept = np.append(np.arange(devices), devices + differ)
+        if afresh:  # a device's answers of one value, two by two, are as alike as those of two devices
+            one, other = (answers.take(turns[start : len(turns) // 2 * 2 : 2].ravel()) for start in (0, 1))
+            self.checks.append(self._likeness("answers of a device", (one, other, False)))
+            turns = turns[:1]
+        else:
+            self.checks.extend(self._memory(answers, kept))
+        values = (answers.take(turns[:, columns].ravel()) for columns in (differ, devices + differ))
         self.checks.append(self._apart("two values of a device", *values))
         if self.client.takes_metric:
-            one = answers.take(first.ravel())
+            one = answers.take(turns[:, :devices].ravel())
             (other,) = self._ask(replace(one.questions, metric=1))
             self.checks.append(self._apart("two metrics of a device", one, other))
         else:
             self.notes.append(METRICS_UNTESTED)
-        if settings.restart and afresh:
-            self.notes.append(NO_MEMORY)
-        elif settings.restart:
+        if settings.restart and not afresh:
             (again,) = self._ask(questions)
-            self.checks.extend(self._memory(answers.then(again), " after a restart"))
+            self.checks.extend(self._memory(answers.then(again), kept, " after a restart"))
         else:
             self.notes.append(NO_MEMORY if afresh else RESTART_UNTESTED)
 
-    def _by_value(self, answers: Answers) -> tuple[Column, Column, NDArray[np.bool_]]:
-        """Return the lines of the devices' two values, a row each time, and whether these are encoded differently."""
+    def _memory(self, answers: Answers, kept: Column, after: str = "") -> Iterator[Check]:
+        """Yield the checks that devices' cohorts, and the values in the columns `kept` of each turn, are remembered."""
         devices = self.settings.devices
-        lines = np.arange(len(answers)).reshape(-1, 2, devices)
-        first, second = self.conformance.encoded(answers.take(slice(2 * devices))).reshape(2, devices, -1)
-        return lines[:, 0], lines[:, 1], (first != second).any(axis=1)
-
-    def _memory(self, answers: Answers, after: str = "") -> Iterator[Check]:
-        first, second, differ = self._by_value(answers)
         if self.draws_cohorts:
-            yield kept_cohorts(answers, 2 * len(first), after)
-        lines = np.concatenate((first, second[:, differ]), axis=1)
-        yield from self.conformance.memory(answers.take(lines.ravel()), len(lines), after)
-
-    def _afresh(self, answers: Answers) -> Check:
-        """Check that a device's answers of one value, two by two, are as alike as those of two devices."""
-        first, second, _ = self._by_value(answers)
-        even = len(first) - len(first) % 2
-        one, other = (
-            answers.take(np.concatenate([rows[start:even:2].ravel() for rows in (first, second)])) for start in (0, 1)
-        )
-        return self._likeness("answers of a device", [(one, other, False)], one, other)
+            cohorts = answers.cohorts.reshape(-1, devices)
+            moved = int((cohorts != cohorts[0]).any(axis=0).sum())
+            texts = f"all {devices:,} devices have one", f"{moved:,} do not"
+            yield Check("memory of the cohort" + after, *texts, 0.0 if moved else 1.0, moved)
+        turns = np.arange(len(answers)).reshape(-1, 2 * devices)
+        yield from self.conformance.memory(answers.take(turns[:, kept].ravel()), len(turns), after)
 
     def _apart(self, name: str, first: Answers, second: Answers) -> Check:
         """Check that the noise of the same devices is independent."""
         p_values = [self.conformance.apart(first, second, 1 if self.declared.afresh else self.settings.repeats)]
-        if second.questions.metric and self.draws_cohorts:
+        if second.questions.metric:
             turn = slice(self.settings.devices)
-            p_values.append(equal_cohorts(first.take(turn), second.take(turn), self.declared.num_cohorts))
+            p_values += self._equal_cohorts(first.take(turn), second.take(turn))
         p_value = most_extreme(p_values)
-        return Check(name, "independent", f"p = {p_value:.1e}", p_value, p_value)
+        return Check(name, "independent", f"p = {p_value:.1e}", p_value)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from overstory.analysis.selection import at_least, binomial_law, clopper_pearson
+from overstory.protocol.kinds.base import Report
 
 if TYPE_CHECKING:
     from overstory.audit.answers import Answers, Declared
@@ -112,18 +113,17 @@ class Check:
     name: str
     expected: str
     observed: str
-    statistic: float
     p_value: float  # exact, or an upper bound of it
-    low: float | None = None  # of a rate's interval
-    high: float | None = None
+    statistic: float | None = None  # None: the p-value
+    interval: tuple[float, float] | None = None  # of a rate
 
 
 def rate(name: str, count: int, total: int, probability: float) -> Check:
     """Check how often something came against its exact probability."""
-    low, high = clopper_pearson(count, total, 1 - LEVEL) if total else (0.0, 1.0)
+    interval = clopper_pearson(count, total, 1 - LEVEL) if total else (0.0, 1.0)
     share = count / total if total else probability
     p_value = float(two_sided(count, total, probability))
-    return Check(name, f"{probability:.4f}", f"{share:.4f}", share, p_value, low, high)
+    return Check(name, f"{probability:.4f}", f"{share:.4f}", p_value, share, interval)
 
 
 def binned(numbers: Column, limit: int) -> Column:
@@ -131,24 +131,22 @@ def binned(numbers: Column, limit: int) -> Column:
     return numbers if limit <= BINS else (numbers.astype(np.uint64) * np.uint64(BINS) // np.uint64(limit)).astype(int)
 
 
-def alike(name: str, counts: Any, totals: Any, probabilities: Any) -> Check:
-    """Check independent counts, each against its own probability; the one furthest from it is shown."""
-    each = two_sided(counts, totals, probabilities)
-    p_value, worst = joined(each), int(np.argmin(each))
-    share = float(counts[worst] / max(totals[worst], 1))
-    shown = f"furthest: {share:.4f}, expected {probabilities[worst]:.4f}"
-    return Check(name, AS_DECLARED, shown, p_value, p_value)
+def counts_of(marks: Marks, true: Marks, axis: int) -> list[tuple[Column, Column]]:
+    """Return how many marks came along an axis, and of how many: of those that values have, and of the others."""
+    had, many = (each.sum(axis=axis, dtype=np.int64) for each in (marks & true, true))
+    return [(had, many), (marks.sum(axis=axis, dtype=np.int64) - had, marks.shape[axis] - many)]
 
 
-def identical(name: str, count: int, chances: Floats) -> Check:
-    """Check that no more pairs of reports are equal than chance makes."""
-    return Check(name, f"about {chances.sum():,.1f} of {len(chances):,}", f"{count:,}", count, too_many(count, chances))
-
-
-def furthest(name: str, p_values: list[Floats]) -> Check:
-    """Check many counts, whatever their dependence, by their p-values."""
-    p_value = most_extreme(np.concatenate(p_values))
-    return Check(name, AS_DECLARED, f"furthest: p = {p_value:.1e}", p_value, p_value)
+def alike(name: str, sides: Sequence[tuple[Any, Any, float]], group: str = "") -> Check:
+    """Check independent counts: of each side in as many groups, of how many, and how likely; the furthest is shown."""
+    counts, totals = (np.concatenate([side[place] for side in sides]) for place in (0, 1))
+    groups = len(sides[0][0])
+    chances = np.repeat([side[2] for side in sides], groups)
+    each = two_sided(counts, totals, chances)
+    worst = int(np.argmin(each))
+    shown = f"furthest: {counts[worst] / max(totals[worst], 1):.4f}, expected {chances[worst]:.4f}"
+    p_value = joined([joined(side) for side in np.split(each, len(sides))])
+    return Check(name, AS_DECLARED, f"{group} {worst % groups} {shown}" if group else shown, p_value)
 
 
 def pairs_of(ones: NDArray[Any], lines: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
@@ -212,28 +210,23 @@ class Conformance(ABC):
 
     def fresh(self, answers: Answers) -> Iterator[Check]:
         """Yield the checks of fresh devices: rates, in all and by value and cohort; outcomes; neighbours."""
-        true, marks = self.truth(answers), self.marks(answers)
-        had, many = (each.sum(axis=1, dtype=np.int64) for each in (marks & true, true))
-        counts = (had, many), (marks.sum(axis=1, dtype=np.int64) - had, marks.shape[1] - many)
-        parts = [part for part in zip(self.names, counts, self.rates, strict=True) if part[1][1].any()]
-        for name, (came, of), chance in parts:
+        counts = counts_of(self.marks(answers), self.truth(answers), 1)
+        sides = [side for side in zip(self.names, counts, self.rates, strict=True) if side[1][1].any()]
+        for name, (came, of), chance in sides:
             yield rate(f"rate of {name}", int(came.sum()), int(of.sum()), chance)
         groups = [("values alike", answers.values, len(self.declared.values))]
         if self.declared.num_cohorts > 1:
             groups.append(("cohorts alike", answers.cohorts, self.declared.num_cohorts))
         for name, numbers, limit in groups:
             group = binned(numbers, limit)
-            each = []
-            for _, counted, chance in parts:
-                came, of = (np.bincount(group, some) for some in counted)
-                each.append(alike(name, came, of, np.full(len(of), chance)))
-            p_value = joined([check.p_value for check in each])
-            shown = min(each, key=lambda check: check.p_value).observed
-            yield Check(name, AS_DECLARED, shown, p_value, p_value)
+            yield alike(
+                name, [(np.bincount(group, came), np.bincount(group, of), chance) for _, (came, of), chance in sides]
+            )
         yield from self.outcomes(answers)
         first, second = neighbours(answers)
-        same = int(self.same(first, second).sum())
-        yield identical("identical neighbouring reports", same, self.equal_chances(first, second))
+        same, chances = int(self.same(first, second).sum()), self.equal_chances(first, second)
+        expected = f"about {chances.sum():,.1f} of {len(chances):,}"
+        yield Check("identical neighbouring reports", expected, f"{same:,}", too_many(same, chances), same)
 
     @abstractmethod
     def outcomes(self, answers: Answers) -> Iterator[Check]:
@@ -288,9 +281,8 @@ class Conformance(ABC):
         came, lacks = self.losses
         likelihoods = []
         for side in (answers.holding(0), answers.holding(1)):
-            true = self.truth(side)
-            both = (self.marks(side) & true).sum(axis=1, dtype=np.int64)
-            likelihoods.append(both * came + (true.sum(axis=1, dtype=np.int64) - both) * lacks)
+            (had, many), _ = counts_of(self.marks(side), self.truth(side), 1)
+            likelihoods.append(had * came + (many - had) * lacks)
         return np.asarray(likelihoods[1] - likelihoods[0], np.float64)
 
     @abstractmethod
@@ -332,7 +324,8 @@ class BitConformance(Conformance):
 
     def outcomes(self, answers: Answers) -> Iterator[Check]:
         true, bits = self.truth(answers), answers.reports
-        yield self._places(bits, true)
+        sides = zip(counts_of(bits, true, 0), self.rates, strict=True)
+        yield alike("bits alike", [(*counts, chance) for counts, chance in sides], "bit")
         ones, sets, width = (bits.sum(axis=1, dtype=np.int64), true.sum(axis=1, dtype=np.int64), bits.shape[1])
         p_values = []
         for weight in np.unique(sets).tolist():
@@ -340,21 +333,13 @@ class BitConformance(Conformance):
             p_values.append(outcomes_p(np.bincount(ones[sets == weight], minlength=width + 1), law))
         expected = float(np.mean(sets * self.p + (width - sets) * self.q))
         p_value = joined(p_values)
-        yield Check("number of ones", f"{expected:.3f} on average", f"{ones.mean():.3f}", p_value, p_value)
+        yield Check("number of ones", f"{expected:.3f} on average", f"{ones.mean():.3f}", p_value)
         if width > 1:
             yield self._pairs(bits, true)
         first, second = neighbours(answers)
         neither = (self.truth(first) | self.truth(second)) == 0
         same = int((first.reports == second.reports)[neither].sum())
         yield rate("agreement of neighbouring devices", same, int(neither.sum()), self._agreements()[0])
-
-    def _places(self, bits: Marks, true: Marks) -> Check:
-        both, sets = (bits & true).sum(axis=0, dtype=np.int64), true.sum(axis=0, dtype=np.int64)
-        counts = np.concatenate((both, bits.sum(axis=0, dtype=np.int64) - both))
-        totals, chances = np.concatenate((sets, len(bits) - sets)), np.repeat(self.rates, len(sets))
-        check = alike("bits alike", counts, totals, chances)
-        worst = int(np.argmin(two_sided(counts, totals, chances))) % len(sets)
-        return replace(check, observed=f"bit {worst} {check.observed}")
 
     def _pairs(self, bits: Marks, true: Marks) -> Check:
         """Check each two bits where the value sets neither: they are both 1, or agree, as often as independent ones."""
@@ -371,7 +356,7 @@ class BitConformance(Conformance):
         first, second = (int(axis[worst]) for axis in upper)
         share = counts[upper][worst] / max(totals[upper][worst], 1)
         shown = f"furthest: bits {first} and {second}, {share:.4f}, expected {chance:.4f}"
-        return Check("pairs of bits", "independent", shown, p_value, p_value)
+        return Check("pairs of bits", "independent", shown, p_value)
 
     def _agreements(self, *, same_devices: bool = False) -> Floats:
         """Return how likely two reports of a bit agree that neither of two values sets, one of them, or both."""
@@ -403,7 +388,7 @@ class BitConformance(Conformance):
             seen = np.bincount(counts[self.truth(first) == value], minlength=repeats + 1)
             expected, came = (_deviation(weights) for weights in (law, seen))
             texts = f"ones of {repeats} vary by {expected:.3f}", f"by {came:.3f}"
-            yield Check(name + after, *texts, came, outcomes_p(seen, law))
+            yield Check(name + after, *texts, outcomes_p(seen, law), came)
 
     def levels(self, answers: Answers) -> LevelsOf:
         """Return every log ratio that the numbers of ones can make, among the bits that one of the pair sets alone."""
@@ -416,27 +401,23 @@ class BitConformance(Conformance):
         def levels(excess: float) -> Iterator[Levels]:
             gain = excess * (lit - dark)
             # With less noise a 1 and a 0 say no less than declared; both may say more, or one of them.
-            return (self._levels(shapes, times, lit + part * gain, dark - (1 - part) * gain) for part in WAYS)
+            for part in WAYS:
+                up, down = lit + part * gain, dark - (1 - part) * gain
+                zero = math.expm1(down) / (math.exp(down) - math.exp(up))
+                parts, law, one = [], cache(binomial_law), zero * math.exp(up)
+                for (raised, lowered), often in zip(shapes.tolist(), times.tolist(), strict=True):
+                    # How many bits speak for the second value: 1 where it sets them, 0 where the first one does.
+                    for_first, for_second = (
+                        np.convolve(law(raised, ups), law(lowered, 1 - downs))
+                        for ups, downs in ((zero, one), (one, zero))
+                    )
+                    score = np.arange(raised + lowered + 1.0) * (lit - dark) + raised * dark - lowered * lit
+                    sent = for_first + for_second
+                    right = np.where(score > 0, for_second, for_first) / np.maximum(sent, 1e-300)
+                    parts.append((np.abs(score), often * sent / 2, right))
+                yield Levels(*map(np.concatenate, zip(*parts, strict=True)))
 
         return levels
-
-    def _levels(self, shapes: Column, times: Column, lit: float, dark: float) -> Levels:
-        """Return the levels of a client for which a 1 says `lit`, and a 0 `dark`."""
-        zero = math.expm1(dark) / (math.exp(dark) - math.exp(lit))
-        one = zero * math.exp(lit)
-        parts, law = [], cache(binomial_law)
-        for (raised, lowered), often in zip(shapes.tolist(), times.tolist(), strict=True):
-            ups, downs = (
-                ones * self.losses[0] + ones[::-1] * self.losses[1]
-                for ones in (np.arange(many + 1.0) for many in (raised, lowered))
-            )
-            for_first, for_second = (
-                np.outer(law(raised, up), law(lowered, down)).ravel() for up, down in ((zero, one), (one, zero))
-            )
-            score, sent = (ups[:, None] - downs).ravel(), for_first + for_second
-            right = np.where(score > 0, for_second, for_first) / np.maximum(sent, 1e-300)
-            parts.append((np.abs(score), often * sent / 2, right))
-        return Levels(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
     def true_sides(self, answers: Answers) -> Column:
         is_first, is_second = ((answers.reports == self.truth(answers.holding(value))).all(axis=1) for value in (0, 1))
@@ -473,7 +454,17 @@ class OutputConformance(Conformance):
         self.rates = float(self.inside), 0.0  # the one mark is of the value
 
     def marks(self, answers: Answers) -> Marks:
-        return np.asarray(self.declared.supported(answers)[:, None]).view(np.uint8)
+        """Return the one mark: whether the report is the value's symbol, or an output of its set."""
+        mechanism, values, reports = self.declared.mechanism, self.declared.values, answers.reports
+        if self.declared.are_bits:
+            held = reports[np.arange(len(answers)), np.array(values, np.int64)[answers.values]]
+        elif self.is_symbol:
+            held = self.encoded(answers) == reports
+        else:
+            pairs, rows = np.unique(answers.values * self.outputs + reports, return_inverse=True)
+            named = (divmod(pair, self.outputs) for pair in pairs.tolist())
+            held = np.array([mechanism.supports(Report(0, output), values[value]) for value, output in named])[rows]
+        return np.asarray(held[:, None], np.uint8)
 
     def truth(self, answers: Answers) -> Marks:
         return np.ones((len(answers), 1), np.uint8)
@@ -494,7 +485,7 @@ class OutputConformance(Conformance):
         starts = -(-np.arange(groups + 1, dtype=np.int64) * others // groups)
         seen, law = np.bincount((away[away > 0] - 1) * groups // others, minlength=groups), np.diff(starts) / others
         p_value, uneven = outcomes_p(seen, law), float(seen.var() / max(float(seen.mean()), 1e-300))
-        return Check("other symbols even", "all alike", f"{uneven:.2f} times as uneven", p_value, p_value)
+        return Check("other symbols even", "all alike", f"{uneven:.2f} times as uneven", p_value)
 
     def _outputs_alike(self, answers: Answers) -> Check:
         """Check all outputs, by what was encoded; of many symbols those with most lines, of points the pair's."""
@@ -505,12 +496,12 @@ class OutputConformance(Conformance):
             seen = np.bincount(answers.reports[encoded == one], minlength=self.outputs)
             p_values.append(outcomes_p(seen, law))
         name, p_value = "reported symbols" if self.is_symbol else "points alike", joined(p_values)
-        return Check(name, AS_DECLARED, f"least likely: p = {min(p_values):.1e}", p_value, p_value)
+        return Check(name, AS_DECLARED, f"least likely: p = {min(p_values):.1e}", p_value)
 
     def _members(self, answers: Answers) -> Iterator[Check]:
         """Yield whether the other values of subsets are alike, and their pairs."""
         domain, size = self.declared.mechanism.payload_bits, self.declared.mechanism.payload_weight or 0
-        symbols, held = np.array(self.declared.values)[answers.values], self.declared.supported(answers)
+        symbols, held = np.array(self.declared.values)[answers.values], self.marks(answers)[:, 0]
         members: list[Floats] = []
         pairs: list[Floats] = []
         upper = np.triu_indices(domain, 1)
@@ -523,9 +514,10 @@ class OutputConformance(Conformance):
                 together, _, lines = pairs_of(reports, own[:, None] != np.arange(domain))
                 chance = others * (others - 1) / ((domain - 1) * (domain - 2))
                 pairs.append(two_sided(together[upper], lines[upper], chance))
-        yield furthest("other values alike", members)
-        if pairs:
-            yield furthest("pairs of other values", pairs)
+        for name, p_values in (("other values alike", members), ("pairs of other values", pairs)):
+            if p_values:
+                p_value = most_extreme(np.concatenate(p_values))
+                yield Check(name, AS_DECLARED, f"furthest: p = {p_value:.1e}", p_value)
 
     def equal_chances(self, first: Answers, second: Answers, *, same_devices: bool = False) -> Floats:
         if same_devices:  # and values are the same, too
@@ -546,7 +538,7 @@ class OutputConformance(Conformance):
         mean = float((law * np.arange(repeats)).sum())
         shown = f"{mean:.3f} of {repeats - 1} equal to the first"
         name = f"memory of the {'symbol' if self.is_symbol else 'report'}{after}"
-        yield Check(name, shown, f"{same.mean():.3f}", float(same.mean()), p_value)
+        yield Check(name, shown, f"{same.mean():.3f}", p_value, float(same.mean()))
 
     def levels(self, answers: Answers) -> LevelsOf:
         """Return epsilon, for reports that the set of one value of the pair alone holds."""

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike
 from overstory.analysis.estimate import debias
 from overstory.analysis.kinds.base import SimulatedDevices, support_of
 from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.analysis.selection import binomial_law
 from overstory.audit.conformance import two_sided
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, Report
@@ -169,34 +170,29 @@ def estimator_has_the_rates(built: Mechanism) -> str:
     return f"{float(own):.6f} and {float(built.q_star):.6f}"
 
 
-Estimator = Callable[[SupportCounts], float]
-"""From counts of the supports of all values to the estimated count of the first."""
-
-
-def own_estimator(built: Mechanism) -> Estimator:
-    """Return that of the server's half; where counts are kept by cohort, debiasing by its two numbers."""
-    support = support_of(built)
-    if support.shape(()) == (1, built.domain_size):
-        return lambda counts: float(support.estimate(counts, None).raw_counts[0])
-    return lambda counts: float(debias(counts, *support.rates, [str(i) for i in range(counts.num_bits)]).raw_counts[0])
-
-
 def estimate_is_unbiased(
-    built: Mechanism, estimator: Estimator | None = None, rates: tuple[Any, Any] | None = None
+    built: Mechanism,
+    estimator: Callable[[SupportCounts], float] | None = None,
+    rates: tuple[Any, Any] | None = None,
 ) -> str:
-    """The mean estimate of a value that t of 4 devices hold is t, over every outcome of the two binomials."""
-    from scipy.stats import binom
+    """The mean estimate of a value that t of 4 devices hold is t, over every outcome of the two binomials.
 
-    devices, worst = 4, 0.0
+    The estimator takes counts of all values' supports to the estimated count of the first. Without one it is that of
+    the server's half; where counts are kept by cohort, debiasing by its two numbers.
+    """
+    devices, worst, support = 4, 0.0, support_of(built)
     own, others = support_rates(built) if rates is None else (rates[0], [rates[1]])
-    p, q = float(own), float(others[0])
-    estimate = own_estimator(built) if estimator is None else estimator
-    counts = [SupportCounts([devices], [[ones] + [0] * ((built.domain_size or 2) - 1)]) for ones in range(devices + 1)]
-    learned = list(map(estimate, counts))
+    width = built.domain_size or 2
+    counts = [SupportCounts([devices], [[ones] + [0] * (width - 1)]) for ones in range(devices + 1)]
+    if estimator is not None:
+        learned = [estimator(each) for each in counts]
+    elif support.shape(()) == (1, built.domain_size):
+        learned = [float(support.estimate(each, None).raw_counts[0]) for each in counts]
+    else:
+        names = [str(place) for place in range(width)]
+        learned = [float(debias(each, *support.rates, names).raw_counts[0]) for each in counts]
     for truth in range(devices + 1):
-        law = np.convolve(
-            binom.pmf(range(truth + 1), truth, p), binom.pmf(range(devices - truth + 1), devices - truth, q)
-        )
+        law = np.convolve(binomial_law(truth, float(own)), binomial_law(devices - truth, float(others[0])))
         mean = float(law @ learned)
         worst = max(worst, abs(mean - truth))
         if abs(mean - truth) > BIAS:
@@ -294,8 +290,8 @@ def small_oracles(name: str) -> Iterator[Mechanism]:
             f"{name}: give {', '.join(unknown)} a default, to be checked with; {', '.join(SMALL)} have one"
         )
     usual = {key: each.default for key, each in accepted.items() if key not in needed and each.default is not None}
-    ours = needed | {key for key in usual if "epsilon" in key}
-    for scale in (0.5, 2):
+    ours = (needed | {key for key in usual if "epsilon" in key}) & SMALL.keys()
+    for scale in (0.5, 2) if any("epsilon" in key for key in ours) else (1,):
         asked = {key: value * scale if "epsilon" in key else value for key, value in SMALL.items() if key in ours}
         built = REGISTRY[name](**usual | asked)
         if built.payload_limit > MOST_PAYLOADS or built.num_cohorts > MOST_SMALL_COHORTS:
@@ -304,8 +300,6 @@ def small_oracles(name: str) -> Iterator[Mechanism]:
                 "give it a smaller domain to be checked with"
             )
         yield built
-        if not any("epsilon" in key for key in asked):
-            return
 
 
 def check_laws(built: Mechanism) -> Iterator[tuple[str, bool, str]]:

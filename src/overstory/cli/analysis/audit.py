@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from itertools import groupby
+from typing import Any, Final
 
-from overstory.analysis.decoding.candidates import CandidateMap
-from overstory.audit.answers import OwnClient, Program, declare
+from overstory.audit.answers import Declared, OwnClient, Program, declare
 from overstory.audit.audit import Settings, audit
 from overstory.cli.arguments import print_answer
 from overstory.cli.output import progress
-from overstory.files.rappor import read_map, read_params
+from overstory.files.rappor import read_params
 from overstory.presentation.document import Block, Column, Paragraph, Table
 from overstory.presentation.formats import parameter_words
-from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Kind
-
-if TYPE_CHECKING:
-    from overstory.protocol.metrics import Metric
 
 FAULTY: Final = 1
 
@@ -27,8 +22,7 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(args.reports, alpha=args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
     metrics = (args.metric or "first", "first" if args.metric == "second" else "second")
     client = Program(args.program, metrics=metrics) if args.program else OwnClient()
-    mechanism, metric = _mechanism(args)
-    declared = declare(mechanism, metric=metric, candidates=_map(args, mechanism) if args.map else None)
+    declared = _declared(args)
     with progress("asking", settings.lines(takes_metric=client.takes_metric), quiet=args.quiet) as shown:
         result = audit(declared, client, settings, advance=shown.reach)
     values = {"own_client": not args.program, **result.to_json()}
@@ -37,26 +31,18 @@ def run(args: argparse.Namespace) -> int:
     return 0 if result.verdict == "no fault found" else FAULTY
 
 
-def _mechanism(args: argparse.Namespace) -> tuple[Kind, Metric | None]:
+def _declared(args: argparse.Namespace) -> Declared:
     if args.params:
-        return read_params(args.params).mechanism(), None
+        return declare(read_params(args.params).mechanism())
     if args.oracle:
         from overstory.cli.registry.privacy import mechanism_from  # which loads the metrics
 
-        return mechanism_from(args.oracle, args.param), None
+        return declare(mechanism_from(args.oracle, args.param))
 
     from overstory.protocol.metrics import load_registry
 
     metric = load_registry(args.registry)[args.metric]
-    return metric.mechanism, metric
-
-
-def _map(args: argparse.Namespace, mechanism: Any) -> CandidateMap:
-    encoding = mechanism.encoding
-    if not encoding.decoded:
-        raise ParameterError(f"--map is for RAPPOR's filters: {mechanism.name} hashes no strings into bits")
-    sizes = {"num_bits": encoding.num_bits, "num_hashes": encoding.num_hashes, "num_cohorts": encoding.num_cohorts}
-    return read_map(args.map, **sizes)
+    return declare(metric.mechanism, metric=metric)
 
 
 def check_file(args: argparse.Namespace) -> int:
@@ -81,8 +67,5 @@ def _law_tables(checked: list[dict[str, Any]]) -> Iterator[Block]:
         Column("holds", "", {True: "holds", False: "BROKEN"}.__getitem__, is_left=True),
         Column("numbers", is_left=True),
     )
-    by_oracle: dict[str, list[dict[str, Any]]] = {}
-    for row in checked:
-        by_oracle.setdefault(f"{row['oracle']} with {parameter_words(row['parameters'])}", []).append(row)
-    for title, rows in by_oracle.items():
-        yield Table(title, columns, rows)
+    for title, rows in groupby(checked, lambda row: f"{row['oracle']} with {parameter_words(row['parameters'])}"):
+        yield Table(title, columns, [*rows])

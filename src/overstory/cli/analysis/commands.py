@@ -31,7 +31,6 @@ AUDIT: Final = Command(
         Option("--param"),
         Option("--registry", "a metric registry; with --metric"),
         Option("--metric", "the metric of the registry", "ID"),
-        Option("--map", "a candidate map: ask its strings, with its bits", "FILE"),
     ),
     Group(
         "how it is audited",
