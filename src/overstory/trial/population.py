@@ -49,7 +49,7 @@ class TooManyValuesError(ParameterError):
 class Population:
     """Who takes part, and what they hold: the truth that no collector would see."""
 
-    labels: tuple[str, ...]  # the values there can be: the domain
+    labels: tuple[Any, ...]  # the values there can be: the domain
     counts: I64  # how many rows hold each, shape (d,)
     missing: int = 0  # rows without a value; they send nothing
     is_drawn: bool = False  # whether people were drawn from the rows; else each row is one
@@ -211,45 +211,41 @@ MANY_NUMBERS: Final = 50  # more distinct values than that, all of them numbers,
 MOST_PEOPLE: Final = 10**10  # nobody needs more people than there are
 
 
-@dataclass(frozen=True)
-class Column:
-    """Which column of which file, and how it is to be read."""
-
-    path: str
-    name: str
-    bins: tuple[float, float, int] | None = None  # minimum, maximum, count, for a column of numbers
-    candidates: str | None = None  # a file of the values to look for, one a line
-    people: int | None = None  # devices, drawn from the rows with replacement; unless given, each row is one
-    form: Form = ANY_FORM  # how a CSV file is written, as far as the user says
-
-    def __post_init__(self) -> None:
-        if self.bins is not None and self.candidates is not None:
-            raise ParameterError("give one of --bins and --candidates")
-        if self.people is not None and not 1 <= self.people <= MOST_PEOPLE:
-            raise ParameterError(f"--people {self.people}: give a whole number from 1 to {MOST_PEOPLE:,}")
-
-
-def read_population(column: Column, seed: int = 0, advance: Advance | None = None) -> Population:
+def read_population(
+    path: str,
+    column: str,
+    *,
+    bins: tuple[float, float, int] | None = None,  # minimum, maximum, count, for a column of numbers
+    candidates: str | None = None,  # a file of the values to look for, one a line
+    people: int | None = None,  # devices, drawn from the rows with replacement; unless given, each row is one
+    form: Form = ANY_FORM,
+    seed: int = 0,
+    advance: Advance | None = None,
+) -> Population:
     """Read who takes part, and what they hold; a seed decides what is sampled or drawn."""
+    if bins is not None and candidates is not None:
+        raise ParameterError("give one of --bins and --candidates")
+    if people is not None and not 1 <= people <= MOST_PEOPLE:
+        raise ParameterError(f"--people {people}: give a whole number from 1 to {MOST_PEOPLE:,}")
     rng = np.random.default_rng([seed, 0])
-    population = _counted(column, rng, advance)
-    if column.people is None:
+    if bins is not None:
+        numeric, notes = number_form(path, column, form)
+        population = _noted(count_bins(path, column, Bins(*bins), form=numeric, advance=advance), notes)
+    elif candidates is not None:
+        population = count_values(path, column, candidates=read_candidates(candidates), form=form, advance=advance)
+    else:
+        population = _as_it_is(path, column, form, rng, advance)
+    if people is None:
         return population
-    drawn = rng.multinomial(column.people, population.shares)
-    note = f"{column.people:,} people were drawn from your {len(population):,} rows, with replacement"
-    return replace(population, counts=drawn, is_drawn=True, notes=(*population.notes, note))
+    note = f"{people:,} people were drawn from your {len(population):,} rows, with replacement"
+    drawn = replace(population, counts=rng.multinomial(people, population.shares), is_drawn=True)
+    return _noted(drawn, [note])
 
 
-def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) -> Population:
-    path, name = column.path, column.name
-    how: dict[str, Any] = {"form": column.form, "advance": advance}
-    if column.bins is not None:
-        how["form"], notes = number_form(path, name, column.form)
-        return _noted(count_bins(path, name, Bins(*column.bins), **how), notes)
-    if column.candidates is not None:
-        return count_values(path, name, candidates=read_candidates(column.candidates), **how)
+def _as_it_is(path: str, column: str, form: Form, rng: np.random.Generator, advance: Advance | None) -> Population:
+    """Count a column's own values, many different numbers in bins."""
     try:
-        population = count_values(path, name, **how)
+        population = count_values(path, column, form=form, advance=advance)
     except TooManyValuesError as error:
         if not _numeric(error.seen):
             raise
@@ -260,9 +256,9 @@ def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) 
             return _suspected(population)
         if len(_numeric(population.labels)) <= MANY_NUMBERS:
             return _without_marks(population)
-    form = replace(column.form, decimal=decimal)
-    bins = chosen_bins(path, name, rng, form=form)
-    return _noted(count_bins(path, name, bins, chosen=True, form=form), read_as_numbers(name, decimal))
+    form = replace(form, decimal=decimal)
+    bins = chosen_bins(path, column, rng, form=form)
+    return _noted(count_bins(path, column, bins, chosen=True, form=form), read_as_numbers(column, decimal))
 
 
 def _noted(population: Population, notes: Sequence[str]) -> Population:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Final, Literal, TextIO, get_args
 
@@ -43,7 +43,6 @@ from overstory.trial.population import (
     MOST_VALUES,
     OF_COLUMN,
     ONE_SPELLING,
-    Column,
     Population,
     absent_note,
     round_bins,
@@ -155,13 +154,6 @@ class Subject:
     sent: str = ""  # how reports travelled, where they left the process
     facts: Mapping[str, Any] = field(default_factory=dict)  # of its own, as JSON values
     privacy: str = ""  # what it costs a device; empty: what the reports of its mechanism do
-
-
-def subject_of(column: Column, people: Population) -> Subject:
-    """Return what a trial of a file's column is of."""
-    rows = len(people) + (0 if people.is_drawn else people.missing)
-    facts = {"file": column.path, "column": column.name, "rows": rows, "missing": people.missing}
-    return Subject(column.name, "bin" if people.edges else "value", facts=facts)
 
 
 class CountTrial(Trial):
@@ -510,38 +502,35 @@ def survey(
         raise ParameterError(f"missing = {missing!r}: choose one of {', '.join(get_args(Missing))}")
     if bins is not None and labels is not None:
         raise ParameterError("give bins or labels, not both")
-    in_order = bins is not None
     if bins is not None:
-        listed, codes, notes = _binned(column, bins)
+        people = _binned(column, bins)
     else:
-        listed, codes, notes, in_order = _named(column, labels, missing, by)
-    listed, codes, absent = _with_missing(listed, codes, missing)
-    if len(listed) == 1:
-        listed = (*listed, ANOTHER)
-    population = _surveyed(listed, codes)
-    result = collect(population, TrialBudget(epsilon), oracle, seed_of(rng))
+        people = _read_off(column, by) if labels is None else _listed(column, labels, missing)
+    people = _with_missing(people, missing)
+    result = collect(replace(people, labels=_texts(people.labels)), TrialBudget(epsilon), oracle, seed_of(rng))
+    said = [*result.shown.notes, *people.notes]
     if not result.shown.detected().any():
-        absent.append(
-            f"no value was detected: {len(codes):,} reports at this epsilon are few for {len(listed):,} values"
-        )
-    said = (*result.shown.notes, *notes, *absent)
-    oracle_of = FrequencyOracle(result.kind, listed)
-    about = {"steps": result.shown.steps, "oracle": oracle_of, "in_order": in_order}
-    return converted(Survey, result.shown, values=listed, notes=said, **about)
+        values = len(people.labels)
+        said.append(f"no value was detected: {len(people):,} reports at this epsilon are few for {values:,} values")
+    oracle_of = FrequencyOracle(result.kind, people.labels)
+    about = {"steps": result.shown.steps, "oracle": oracle_of, "in_order": people.in_order}
+    return converted(Survey, result.shown, values=people.labels, notes=tuple(said), **about)
 
 
-def _named(
-    column: Any, labels: Any, missing: Missing, by: str | None
-) -> tuple[tuple[Label, ...], I64, list[str], bool]:
-    """Return the labels, each row's (-1: missing), what a reader must know of both, and whether they are in order."""
-    if labels is not None:
-        listed = labels_from(labels)
-        place = None if None not in listed else listed.index(None)
-        codes = coded(column, listed, missing=-1 if missing == "drop" else place)
-        return listed, np.where(codes == place, -1, codes) if place is not None else codes, [], False
+def _listed(column: Any, labels: Any, missing: Missing) -> Population:
+    """Count the rows of each label that was given."""
+    listed = labels_from(labels)
+    codes = coded(column, listed, missing=len(listed) if missing == "drop" else None)
+    counts = np.bincount(codes, minlength=len(listed) + 1).astype(np.int64)
+    place = listed.index(None) if None in listed else -1
+    absent, counts[place] = int(counts[place]), 0
+    return Population(listed, counts[:-1], absent)
+
+
+def _read_off(column: Any, by: str | None) -> Population:
+    """Count the rows of each value that occurs."""
     read = read_column(column, by)
     values = read.labels[:-1] if None in read.labels else read.labels
-    codes = np.where(read.codes == len(values), -1, read.codes) if None in read.labels else read.codes
     if len(values) > MOST_VALUES:
         raise ParameterError(
             f"the column has {len(values):,} distinct values, more than {MOST_VALUES:,}: give labels=[...] for those "
@@ -560,39 +549,44 @@ def _named(
             f"{len(numbers):,} different numbers are many to tell apart: "
             f"bins=({best.minimum:g}, {best.maximum:g}, {best.count}) would show more"
         )
-    return values, codes, notes, read.in_order
+    return Population(values, read.counts[: len(values)], read.missing, notes=tuple(notes), in_order=read.in_order)
 
 
-def _binned(column: Any, bins: Bins | tuple[float, float, int]) -> tuple[tuple[Label, ...], I64, list[str]]:
+def _binned(column: Any, bins: Bins | tuple[float, float, int]) -> Population:
     if not isinstance(bins, Bins) and (not isinstance(bins, tuple | list) or len(bins) != 3):
         raise ParameterError(f"bins = {bins!r}: give the minimum, the maximum and how many, as in (0, 100, 20)")
     made = bins if isinstance(bins, Bins) else Bins(*bins)
-    numbers = read_numbers(column)
-    absent = np.isnan(numbers)
+    every = read_numbers(column)
+    numbers = every[~np.isnan(every)]
     outside = int(np.count_nonzero((numbers < made.minimum) | (numbers > made.maximum)))
-    codes = np.where(absent, -1, symbols(made, np.where(absent, made.minimum, numbers)))
-    notes = [f"numbers outside the bins, counted in the nearest: {outside:,}"] if outside else []
-    return made.labels, codes, notes
+    counts = np.bincount(symbols(made, numbers), minlength=made.count)
+    notes = (f"numbers outside the bins, counted in the nearest: {outside:,}",) if outside else ()
+    return Population(made.labels, counts, every.size - numbers.size, notes=notes, in_order=True)
 
 
-def _with_missing(labels: tuple[Label, ...], codes: I64, missing: Missing) -> tuple[tuple[Label, ...], I64, list[str]]:
-    """Give missing values a label of their own, or leave them out, and say which."""
-    absent = codes < 0
-    number = int(np.count_nonzero(absent))
-    if missing == "drop" and number:
-        return labels, codes[~absent], [absent_note(number, len(codes))]
-    if not number:
-        return labels, codes, []
-    labels = labels if None in labels else (*labels, None)
-    note = f"{number:,} of {len(codes):,} rows hold no value: they report {label_text(None)}, a value like any other"
-    return labels, np.where(absent, labels.index(None), codes), [note]
-
-
-def _surveyed(labels: tuple[Label, ...], codes: I64) -> Population:
-    if not codes.size:
+def _with_missing(people: Population, missing: Missing) -> Population:
+    """Give missing values a label of their own, or leave them out, and say which; at least two values there are."""
+    labels, counts, absent, notes = people.labels, people.counts, people.missing, people.notes
+    rows = len(people) + absent
+    if absent and missing == "drop":
+        notes = (*notes, absent_note(absent, rows))
+    elif absent:
+        labels = labels if None in labels else (*labels, None)
+        counts = np.append(counts, np.zeros(len(labels) - len(counts), np.int64))
+        counts[labels.index(None)] = absent
+        said = f"they report {label_text(None)}, a value like any other"
+        notes = (*notes, f"{absent:,} of {rows:,} rows hold no value: {said}")
+    if not counts.any():
         raise ParameterError("the column holds nothing to survey: no row has a value")
+    if len(labels) == 1:
+        labels, counts = (*labels, ANOTHER), np.append(counts, 0)
+    return replace(people, labels=labels, counts=counts, notes=notes)
+
+
+def _texts(labels: tuple[Label, ...]) -> tuple[str, ...]:
+    """Return what each label is called, None as no other."""
     texts = [label_text(label) for label in labels]
     if None in labels:
         place = labels.index(None)
         texts[place] = unlike(texts[place], [*texts[:place], *texts[place + 1 :]])
-    return Population(tuple(texts), np.bincount(codes, minlength=len(labels)).astype(np.int64))
+    return tuple(texts)

@@ -23,9 +23,9 @@ from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
 from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
-from overstory.trial.population import Column, draw_population, read_population
+from overstory.trial.population import draw_population, read_population
 from overstory.trial.run import TrialBudget
-from overstory.trial.values import ValueTrial, collect, subject_of
+from overstory.trial.values import Subject, ValueTrial, collect
 
 if TYPE_CHECKING:
     from overstory.trial.population import Population
@@ -97,25 +97,26 @@ def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Cal
             collect_numbers, rng=rng, **chosen
         )
 
-    column = _column(args, path)
-    return partial(read_population, column, seed=args.seed), partial(_collect_values, args, column, budget)
+    chosen = {"bins": _bins(args), "candidates": args.candidates, "people": args.people, "seed": args.seed}
+    return partial(read_population, path, args.column, form=form, **chosen), partial(_collect_values, args, budget)
 
 
-def _column(args: argparse.Namespace, path: str) -> Column:
-    bins = None
-    if args.bins is not None:
-        low, high, count = args.bins
-        if not count.is_integer():
-            raise ParameterError(f"--bins: {count:g} is no number of bins")
-        bins = low, high, int(count)
-    return Column(path, args.column, bins, args.candidates, args.people, form_of(args.csv))
+def _bins(args: argparse.Namespace) -> tuple[float, float, int] | None:
+    if args.bins is None:
+        return None
+    low, high, count = args.bins
+    if not count.is_integer():
+        raise ParameterError(f"--bins: {count:g} is no number of bins")
+    return low, high, int(count)
 
 
 def _collect_values(
-    args: argparse.Namespace, column: Column, budget: TrialBudget, population: Population, advance: Callable[..., Any]
+    args: argparse.Namespace, budget: TrialBudget, people: Population, advance: Callable[..., Any]
 ) -> ValueTrial:
-    trial = collect(population, budget, args.oracle, args.seed, advance)
-    return replace(trial, subject=subject_of(replace(column, path=args.file), population), is_advised=True)
+    rows = len(people) + (0 if people.is_drawn else people.missing)
+    facts = {"file": args.file, "column": args.column, "rows": rows, "missing": people.missing}
+    subject = Subject(args.column, "bin" if people.edges else "value", facts=facts)
+    return replace(collect(people, budget, args.oracle, args.seed, advance), subject=subject, is_advised=True)
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:
