@@ -6,10 +6,11 @@ Each row is a device of its own, so a histogram is all that a trial of values ne
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,18 +46,39 @@ class TooManyValuesError(ParameterError):
         super().__init__(message)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class People(ABC):
+    """Who takes part, and what each row holds: the truth that no collector would see."""
+
+    missing: int = 0  # rows without a value; they send nothing
+    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
+    in_order: bool = False  # whether what they hold has an order of its own, as dates do
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many rows send something."""
+
+    def noted(self, *notes: str) -> Self:
+        return replace(self, notes=(*self.notes, *notes))
+
+    def absent_noted(self, what: str = "no value") -> Self:
+        """Note the rows that sent nothing."""
+        if not self.missing:
+            return self
+        rows = f"{self.missing:,} of {self.missing + len(self):,} rows hold {what}"
+        return self.noted(f"{rows} and sent nothing: that they hold none was not protected")
+
+
 @dataclass(frozen=True, eq=False)
-class Population:
-    """Who takes part, and what they hold: the truth that no collector would see."""
+class Population(People):
+    """People that hold a value each."""
 
     labels: tuple[Any, ...]  # the values there can be: the domain
     counts: I64  # how many rows hold each, shape (d,)
-    missing: int = 0  # rows without a value; they send nothing
+    _: KW_ONLY
     is_drawn: bool = False  # whether people were drawn from the rows; else each row is one
     edges: tuple[float, ...] = ()  # the bins' edges, where the labels are bins of numbers
-    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
     decimal: str | None = None  # the mark before the fraction of a column of numbers, where it is not as usual
-    in_order: bool = False  # whether the labels have an order of their own, as dates do
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -93,7 +115,12 @@ def count_values(path: str, column: str, *, candidates: Sequence[str] | None = N
         labels, counts = (*labels, ANOTHER), np.append(counts, 0)
     note = READ_OFF if candidates is None else f"values that are not on your list count as one: {NOT_LISTED}"
     return Population(
-        labels, counts, missing, notes=(note, *found.notes), decimal=found.decimal, in_order=found.are_dates
+        labels,
+        counts,
+        missing=missing,
+        notes=(note, *found.notes),
+        decimal=found.decimal,
+        in_order=found.are_dates,
     )
 
 
@@ -107,11 +134,6 @@ def count_texts(path: str, column: str, **how: Any) -> tuple[Counter[str], int]:
     if not counts:
         raise empty(path, column, missing)
     return counts, missing
-
-
-def absent_note(missing: int, rows: int, what: str = "no value") -> str:
-    """Return what a reader must know of rows that sent nothing."""
-    return f"{missing:,} of {rows:,} rows hold {what} and sent nothing: that they hold none was not protected"
 
 
 def too_many(path: str, column: str, seen: Sequence[str], decimal: str | None = None) -> TooManyValuesError:
@@ -155,7 +177,7 @@ def count_bins(path: str, column: str, bins: Bins, *, chosen: bool = False, **ho
         )
     if outside:
         notes.append(f"{outside:,} numbers lie outside the bins and count in the nearest")
-    return Population(bins.labels, counts, missing, edges=bins.edges, in_order=True, notes=tuple(notes))
+    return Population(bins.labels, counts, missing=missing, edges=bins.edges, in_order=True, notes=tuple(notes))
 
 
 def _finite(path: str, column: str, how: Mapping[str, Any]) -> Iterator[tuple[F64, int]]:
@@ -230,7 +252,7 @@ def read_population(
     rng = np.random.default_rng([seed, 0])
     if bins is not None:
         numeric, notes = number_form(path, column, form)
-        population = _noted(count_bins(path, column, Bins(*bins), form=numeric, advance=advance), notes)
+        population = count_bins(path, column, Bins(*bins), form=numeric, advance=advance).noted(*notes)
     elif candidates is not None:
         population = count_values(path, column, candidates=read_candidates(candidates), form=form, advance=advance)
     else:
@@ -238,8 +260,7 @@ def read_population(
     if people is None:
         return population
     note = f"{people:,} people were drawn from your {len(population):,} rows, with replacement"
-    drawn = replace(population, counts=rng.multinomial(people, population.shares), is_drawn=True)
-    return _noted(drawn, [note])
+    return replace(population, counts=rng.multinomial(people, population.shares), is_drawn=True).noted(note)
 
 
 def _as_it_is(path: str, column: str, form: Form, rng: np.random.Generator, advance: Advance | None) -> Population:
@@ -258,11 +279,7 @@ def _as_it_is(path: str, column: str, form: Form, rng: np.random.Generator, adva
             return _without_marks(population)
     form = replace(form, decimal=decimal)
     bins = chosen_bins(path, column, rng, form=form)
-    return _noted(count_bins(path, column, bins, chosen=True, form=form), read_as_numbers(column, decimal))
-
-
-def _noted(population: Population, notes: Sequence[str]) -> Population:
-    return replace(population, notes=(*population.notes, *notes))
+    return count_bins(path, column, bins, chosen=True, form=form).noted(*read_as_numbers(column, decimal))
 
 
 def _numeric(labels: Sequence[str]) -> list[str]:
@@ -298,7 +315,7 @@ def _suspected(population: Population) -> Population:
         notes.append(
             f"{answers} join several choices: each was counted as a value of its own; --separator ';' counts choices"
         )
-    return _noted(population, notes)
+    return population.noted(*notes)
 
 
 def all_numbers(values: Sequence[str]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -44,7 +43,6 @@ from overstory.trial.population import (
     OF_COLUMN,
     ONE_SPELLING,
     Population,
-    absent_note,
     round_bins,
     symbols,
 )
@@ -159,19 +157,10 @@ class Subject:
 class CountTrial(Trial):
     """A collection of what is counted by value, next to the truth."""
 
-    people: Any  # who took part: the truth
     oracle: FrequencyOracle  # what they randomized with
     estimate: Estimate  # unbiased, in rows: its counts compare with `truth`
-
-    @property
-    @abstractmethod
-    def thing(self) -> str:
-        """What one value is called."""
-
-    @property
-    @abstractmethod
-    def truth(self) -> NDArray[Any]:
-        """How many rows hold each value."""
+    thing: str  # what one value is called
+    truth: NDArray[Any]  # how many rows hold each value
 
     @property
     def shown(self) -> Estimate:
@@ -265,11 +254,9 @@ class ValueTrial(CountTrial):
     def advice(self) -> Advice:
         return advise(self)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        epsilon = self.kind.epsilon_report
-        weak = [f"at epsilon {epsilon_text(epsilon)} {NOTHING_HIDDEN}"] if epsilon > WEAK else []
-        return (*self.people.notes, *weak, *self.estimate.notes)
+    def warnings(self) -> Iterator[str]:
+        if (epsilon := self.kind.epsilon_report) > WEAK:
+            yield f"at epsilon {epsilon_text(epsilon)} {NOTHING_HIDDEN}"
 
     def _headline(self) -> str:
         learned = f"{sum(row['detected'] for row in self._rows):,} of {len(self._rows):,} {self.subject.value}s"
@@ -524,7 +511,7 @@ def _listed(column: Any, labels: Any, missing: Missing) -> Population:
     counts = np.bincount(codes, minlength=len(listed) + 1).astype(np.int64)
     place = listed.index(None) if None in listed else -1
     absent, counts[place] = int(counts[place]), 0
-    return Population(listed, counts[:-1], absent)
+    return Population(listed, counts[:-1], missing=absent)
 
 
 def _read_off(column: Any, by: str | None) -> Population:
@@ -549,7 +536,8 @@ def _read_off(column: Any, by: str | None) -> Population:
             f"{len(numbers):,} different numbers are many to tell apart: "
             f"bins=({best.minimum:g}, {best.maximum:g}, {best.count}) would show more"
         )
-    return Population(values, read.counts[: len(values)], read.missing, notes=tuple(notes), in_order=read.in_order)
+    counts = read.counts[: len(values)]
+    return Population(values, counts, missing=read.missing, notes=tuple(notes), in_order=read.in_order)
 
 
 def _binned(column: Any, bins: Bins | tuple[float, float, int]) -> Population:
@@ -561,26 +549,25 @@ def _binned(column: Any, bins: Bins | tuple[float, float, int]) -> Population:
     outside = int(np.count_nonzero((numbers < made.minimum) | (numbers > made.maximum)))
     counts = np.bincount(symbols(made, numbers), minlength=made.count)
     notes = (f"numbers outside the bins, counted in the nearest: {outside:,}",) if outside else ()
-    return Population(made.labels, counts, every.size - numbers.size, notes=notes, in_order=True)
+    return Population(made.labels, counts, missing=every.size - numbers.size, notes=notes, in_order=True)
 
 
 def _with_missing(people: Population, missing: Missing) -> Population:
     """Give missing values a label of their own, or leave them out, and say which; at least two values there are."""
-    labels, counts, absent, notes = people.labels, people.counts, people.missing, people.notes
-    rows = len(people) + absent
-    if absent and missing == "drop":
-        notes = (*notes, absent_note(absent, rows))
+    labels, counts, absent = people.labels, people.counts, people.missing
+    if missing == "drop":
+        people = people.absent_noted()
     elif absent:
         labels = labels if None in labels else (*labels, None)
         counts = np.append(counts, np.zeros(len(labels) - len(counts), np.int64))
         counts[labels.index(None)] = absent
-        said = f"they report {label_text(None)}, a value like any other"
-        notes = (*notes, f"{absent:,} of {rows:,} rows hold no value: {said}")
+        rows = f"{absent:,} of {len(people) + absent:,} rows hold no value"
+        people = people.noted(f"{rows}: they report {label_text(None)}, a value like any other")
     if not counts.any():
         raise ParameterError("the column holds nothing to survey: no row has a value")
     if len(labels) == 1:
         labels, counts = (*labels, ANOTHER), np.append(counts, 0)
-    return replace(people, labels=labels, counts=counts, notes=notes)
+    return replace(people, labels=labels, counts=counts)
 
 
 def _texts(labels: tuple[Label, ...]) -> tuple[str, ...]:
