@@ -118,23 +118,21 @@ def moments(metrics: Iterable[Metric], periods: int, now: float, years: int | No
         raise ParameterError(f"--years {years}: give a whole number from 1 to {MOST_YEARS}")
     listed = []
     for metric in metrics:
-        last = metric.period.number(now)
+        last, many = metric.period.number(now), periods
         if metric.expired(now):
             raise ParameterError(f"metric {metric.id} expired on {metric.expires}: choose others with --metric ID")
         if years is not None:
-            periods = max(years * YEAR // metric.period.seconds, 1)
-            if periods > MOST_PERIODS:
-                many = f"{periods:,} periods of {metric.id}, and {MOST_PERIODS:,} are simulated at most"
-                raise ParameterError(f"--years {years}: these are {many}: choose others with --metric ID")
-            listed += [Moment(metric, last - n) for n in range(periods)]
-            continue
-        taken = next((n for n in range(periods) if metric.accept_until(last - n) <= now), periods)
-        if taken < periods:
+            many = max(years * YEAR // metric.period.seconds, 1)
+            if many > MOST_PERIODS:
+                these = f"{many:,} periods of {metric.id}, and {MOST_PERIODS:,} are simulated at most"
+                raise ParameterError(f"--years {years}: these are {these}: choose others with --metric ID")
+        elif metric.accept_until(last - many + 1) <= now:
+            taken = next(n for n in range(many) if metric.accept_until(last - n) <= now)
             raise ParameterError(
                 f"--periods {periods}: a collector takes reports of {metric.id} until {metric.grace_days} days after "
                 f"their {metric.period}, so give at most {taken}, or --years"
             )
-        listed += [Moment(metric, last - n) for n in range(periods)]
+        listed += [Moment(metric, last - n) for n in range(many)]
     return sorted(listed, key=lambda moment: (moment.time, moment.metric.id))
 
 
@@ -181,7 +179,10 @@ class Fleet:
         self.outcomes: dict[str, Outcomes] = {}
 
     def run(
-        self, devices: Iterable[Sequence[Any]], when: Sequence[Moment], advance: Callable[[int], object] | None = None
+        self,
+        devices: Iterable[Sequence[Any]],
+        when: Sequence[Moment],
+        advance: Callable[[int], object] = lambda _: None,
     ) -> None:
         """Let every device live through all moments, group by group."""
         oblivious = sorted({moment.metric.id for moment in when if moment.metric.is_oblivious})
@@ -193,7 +194,7 @@ class Fleet:
         self.outcomes = {moment.metric.id: Outcomes() for moment in when}
         held = iter(devices)
         while values := list(islice(held, GROUP)):
-            self._live(values, when, advance or (lambda _: None))
+            self._live(values, when, advance)
 
     def now(self) -> EffectiveChoice:
         """Return what may be done, as a client's authority does: everything that the registry lists."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Final, Literal, TextIO, get_args
 
@@ -65,21 +65,13 @@ ALPHA: Final = 0.05
 class AtOracle:
     """What one oracle would show."""
 
-    name: str  # the oracle
+    oracle: str
     # How many people each of `SHARES` needs, to be detected nine times in ten with a chance of `ALPHA` of any false
     # detection.
-    people: tuple[int, ...]
-    half: float | None  # the share that these people show about half the time, by the rule that `detected` used, if any
-    nine_in_ten: float | None  # the share that they show so often
-
-    def to_json(self) -> dict[str, Any]:
-        needed = {f"{share:g}": count for share, count in zip(SHARES, self.people, strict=True)}
-        return {
-            "oracle": self.name,
-            "people_needed": needed,
-            "detected_half_the_time": self.half,
-            "detected_nine_times_in_ten": self.nine_in_ten,
-        }
+    people_needed: dict[str, int]
+    # The shares that these people show so often, by the rule that `detected` used; None: not even the largest.
+    detected_half_the_time: float | None
+    detected_nine_times_in_ten: float | None
 
 
 @dataclass(frozen=True)
@@ -95,24 +87,27 @@ class Advice:
         return {
             "recommended": self.best.name,
             "alpha": ALPHA,
-            "used": self.at_used.to_json(),
-            "best": self.at_best.to_json(),
+            "used": asdict(self.at_used),
+            "best": asdict(self.at_best),
             "oracles": [choice.to_json() for choice in self.ranking],
         }
 
     def table(self, caption: str = "") -> Table:
         """Return what these people show, by the rule that was used; then how many people shares need."""
         used, best = self.at_used, self.at_best
-        columns = [used] if used.name == best.name else [used, best]
+        columns = [used] if used.oracle == best.oracle else [used, best]
         rows: list[tuple[str, ...]] = [
-            ("detected about half the time from", *(_share(column.half) for column in columns)),
-            ("detected nine times in ten from", *(_share(column.nine_in_ten) for column in columns)),
+            ("detected about half the time from", *(_share(column.detected_half_the_time) for column in columns)),
+            ("detected nine times in ten from", *(_share(column.detected_nine_times_in_ten) for column in columns)),
         ]
         rows += [
-            (f"people to detect a share of {share:.1%}", *(f"{column.people[i]:,}" for column in columns))
-            for i, share in enumerate(SHARES)
+            (
+                f"people to detect a share of {share:.1%}",
+                *(f"{column.people_needed[f'{share:g}']:,}" for column in columns),
+            )
+            for share in SHARES
         ]
-        names = ("", used.name, f"{best.name} (best)")[: 1 + len(columns)]
+        names = ("", used.oracle, f"{best.oracle} (best)")[: 1 + len(columns)]
         return Table.of_cells(caption, names, rows, left=("",))
 
     def words(self, population: Population) -> str:
@@ -179,10 +174,6 @@ class CountTrial(Trial):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per value, the truth and what was learned; values without an order by the truth."""
-        return list(self._rows)
-
-    @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
         at = {label: i for i, label in enumerate(self.people.labels)}
         rows = sorted(self.shown.rows(), key=lambda row: at[row["value"]])
         full = [
@@ -259,7 +250,7 @@ class ValueTrial(CountTrial):
             yield f"at epsilon {epsilon_text(epsilon)} {NOTHING_HIDDEN}"
 
     def _headline(self) -> str:
-        learned = f"{sum(row['detected'] for row in self._rows):,} of {len(self._rows):,} {self.subject.value}s"
+        learned = f"{np.count_nonzero(self.shown.detected()):,} of {len(self.people.labels):,} {self.subject.value}s"
         return f"{self.subject.title}: {learned} learned from {len(self.people):,} devices"
 
     @property
@@ -336,10 +327,11 @@ EVERY: Final = (
 
 def _thresholds(used: AtOracle) -> str:
     """Say which shares these people show, by the rule that was used."""
-    if used.half is None:
+    half, nine_in_ten = used.detected_half_the_time, used.detected_nine_times_in_ten
+    if half is None:
         return "no share is detected even half the time with so few people at this epsilon"
-    often = "none nine times in ten" if used.nine_in_ten is None else f"nine times in ten from {used.nine_in_ten:.2%}"
-    return f"a value is detected about half the time from a share of {used.half:.2%}, {often}"
+    often = "none nine times in ten" if nine_in_ten is None else f"nine times in ten from {nine_in_ten:.2%}"
+    return f"a value is detected about half the time from a share of {half:.2%}, {often}"
 
 
 def _points(error: float) -> str:
@@ -364,12 +356,8 @@ def _at(built: Mechanism, trial: ValueTrial) -> AtOracle:
     passed = max(int(np.count_nonzero(estimate.detected())), 1)
     shown = partial(smallest_share, built, len(trial.people), values, reports_per_device=each)
     by_rule = partial(shown, alpha=estimate.alpha, num_tests=values / passed)
-    return AtOracle(
-        built.name,
-        tuple(required_sample_size(built, share, values, alpha=ALPHA, reports_per_device=each) for share in SHARES),
-        by_rule(reach=0.0),
-        by_rule(),
-    )
+    needed = partial(required_sample_size, built, num_candidates=values, alpha=ALPHA, reports_per_device=each)
+    return AtOracle(built.name, {f"{share:g}": needed(share) for share in SHARES}, by_rule(reach=0.0), by_rule())
 
 
 def collect(
