@@ -170,7 +170,7 @@ def test_numbers_in_python():
 
 def test_large_columns_are_counted_in_chunks():
     numbers, seen = np.full(150_000, 0.5), []
-    trial = collect_numbers(Numbers(numbers), "mean", minimum=0, maximum=1, rng=1, advance=seen.append)
+    trial = collect_numbers(Numbers(numbers), TrialBudget(), minimum=0, maximum=1, advance=seen.append)
     assert seen == [1 << 17, 150_000 - (1 << 17)]
     assert trial.estimate.num_reports == 150_000
 

@@ -27,7 +27,7 @@ from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import any_mechanism
 from overstory.protocol.numeric.ranges import RangeRandomizer
 from overstory.trial.population import TAILS, People, empty, round_bins, symbols
-from overstory.trial.run import CHUNK, Trial, count_here
+from overstory.trial.run import CHUNK, Trial, TrialBudget, count_here
 
 F64 = NDArray[np.float64]
 
@@ -193,13 +193,13 @@ def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interva
 
 def collect_numbers(
     held: Numbers,
-    learned: Learned = "mean",
-    *,
-    epsilon: float = 1.0,
+    budget: TrialBudget,
     oracle: str = "auto",
+    seed: int | np.random.Generator = 0,
+    *,
+    learned: Learned = "mean",
     minimum: float | None = None,
     maximum: float | None = None,
-    rng: Rng = None,
     advance: Advance = lambda _: None,
 ) -> NumberTrial:
     """Let each number be reported once, and learn from the reports alone."""
@@ -212,8 +212,8 @@ def collect_numbers(
     else:
         low, high, chosen = minimum, maximum, []
     domain = Interval(low, high)
-    built: Any = mechanism_for(learned, oracle, epsilon, domain)
-    drawn = generator(rng)
+    built: Any = mechanism_for(learned, oracle, budget.epsilon, domain)
+    drawn = np.random.default_rng([seed, 3]) if isinstance(seed, int) else seed
     shown: Any = Bins(domain.minimum, domain.maximum, RANGE_BINS) if learned == "ranges" else domain
 
     def batches() -> Iterator[ReportBatch]:
@@ -294,4 +294,5 @@ def survey_numbers(
     held = Numbers.of(read_numbers(column), given_by="minimum=, maximum=")
     if not len(held):
         raise ParameterError("the column holds no numbers")
-    return collect_numbers(held, learn, epsilon=epsilon, oracle=oracle, minimum=minimum, maximum=maximum, rng=rng)
+    ends = {"minimum": minimum, "maximum": maximum}
+    return collect_numbers(held, TrialBudget(epsilon), oracle, generator(rng), learned=learn, **ends)

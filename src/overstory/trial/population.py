@@ -39,11 +39,16 @@ F64 = NDArray[np.float64]
 
 
 class TooManyValuesError(ParameterError):
-    """A column of more distinct values than are counted."""
+    """A column of more distinct values than are counted, and what those seen so far are."""
 
-    def __init__(self, message: str, seen: Sequence[str], decimal: str | None) -> None:
-        self.seen, self.decimal = tuple(seen), decimal
-        super().__init__(message)
+    def __init__(self, path: str, column: str, seen: Recognized) -> None:
+        self.seen = seen
+        super().__init__(
+            f"{path}: the column {column!r} has more than {MOST_VALUES:,} distinct values. For numbers give --bins MIN "
+            "MAX COUNT; for text give --candidates FILE with those that you would look for (all others then count as "
+            "one), or look for them by hashing: `overstory encode` with a column of values, `map` and `decode` with "
+            "the candidates, or `overstory discover` without any"
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -103,7 +108,7 @@ def count_values(path: str, column: str, *, candidates: Sequence[str] | None = N
             seen = recognize(column, rows_of, replace(form, by="day"))  # of times of the day, days are left
             rows_of = seen.added(rows_of) if seen.are_dates else rows_of
             if len(rows_of) > MOST_VALUES:
-                raise too_many(path, column, seen.labels, seen.decimal)
+                raise TooManyValuesError(path, column, seen)
     if not sum(rows_of.values()):
         raise empty(path, column, missing)
     (found,) = [Recognized(tuple(rows_of))] if listed else recognize_all({column: rows_of}, form)
@@ -134,18 +139,6 @@ def count_texts(path: str, column: str, **how: Any) -> tuple[Counter[str], int]:
     if not counts:
         raise empty(path, column, missing)
     return counts, missing
-
-
-def too_many(path: str, column: str, seen: Sequence[str], decimal: str | None = None) -> TooManyValuesError:
-    """Return the error that says what to do about a column of too many values."""
-    return TooManyValuesError(
-        f"{path}: the column {column!r} has more than {MOST_VALUES:,} distinct values. For numbers give --bins MIN MAX "
-        "COUNT; for text give --candidates FILE with those that you would look for (all others then count as one), or "
-        "look for them by hashing: `overstory encode` with a column of values, `map` and `decode` with the candidates, "
-        "or `overstory discover` without any",
-        seen,
-        decimal,
-    )
 
 
 def empty(path: str, column: str, missing: int) -> ParameterError:
@@ -268,9 +261,9 @@ def _as_it_is(path: str, column: str, form: Form, rng: np.random.Generator, adva
     try:
         population = count_values(path, column, form=form, advance=advance)
     except TooManyValuesError as error:
-        if not _numeric(error.seen):
+        if not _numeric(error.seen.labels):
             raise
-        decimal = error.decimal
+        decimal = error.seen.decimal
     else:
         decimal = population.decimal
         if not _numeric(population.labels):

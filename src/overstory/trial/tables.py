@@ -107,13 +107,13 @@ def arranged(
 
 def _places(name: str, texts: list[str]) -> tuple[tuple[str, ...], I64, str]:
     """Return a column's values in order, which of them each text is, and what a reader must know."""
-    bare = [text for text in texts if text not in NO_NUMBERS]
-    if all_numbers(bare) and len(bare) > MANY_NUMBERS and len(bare) == len(texts):
+    are_numbers = all_numbers(texts) and NO_NUMBERS.isdisjoint(texts)
+    if are_numbers and len(texts) > MANY_NUMBERS:
         figures = np.array(texts, np.float64)
         bins = round_bins(float(figures.min()), float(figures.max()), FEW_BINS)
         note = f"{name}: {len(texts):,} different numbers were counted in {bins.count} bins"
         return bins.labels, symbols(bins, figures), note
-    ordered = sorted(set(texts), key=float if all_numbers(bare) and len(bare) == len(texts) else None)
+    ordered = sorted(set(texts), key=float if are_numbers else None)
     if len(ordered) > MOST_VALUES:
         raise ParameterError(f"{name} has {len(ordered):,} distinct values, more than {MOST_VALUES:,}")
     if len(ordered) < 2:

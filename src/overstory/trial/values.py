@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -152,10 +153,19 @@ class Subject:
 class CountTrial(Trial):
     """A collection of what is counted by value, next to the truth."""
 
+    people: Any  # they have labels
     oracle: FrequencyOracle  # what they randomized with
     estimate: Estimate  # unbiased, in rows: its counts compare with `truth`
-    thing: str  # what one value is called
-    truth: NDArray[Any]  # how many rows hold each value
+
+    @property
+    @abstractmethod
+    def thing(self) -> str:
+        """What one value is called."""
+
+    @property
+    @abstractmethod
+    def truth(self) -> NDArray[Any]:
+        """How many rows hold each value."""
 
     @property
     def shown(self) -> Estimate:
