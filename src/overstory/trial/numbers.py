@@ -294,5 +294,5 @@ def survey_numbers(
     held = Numbers.of(read_numbers(column), given_by="minimum=, maximum=")
     if not len(held):
         raise ParameterError("the column holds no numbers")
-    ends = {"minimum": minimum, "maximum": maximum}
-    return collect_numbers(held, TrialBudget(epsilon), oracle, generator(rng), learned=learn, **ends)
+    budget, drawn = TrialBudget(epsilon), generator(rng)
+    return collect_numbers(held, budget, oracle, drawn, learned=learn, minimum=minimum, maximum=maximum)

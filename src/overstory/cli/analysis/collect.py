@@ -103,11 +103,13 @@ def _bins(args: argparse.Namespace) -> tuple[float, float, int] | None:
     return low, high, int(count)
 
 
-def _collect_values(file: str, column: str, people: Population, *how: Any, advance: Advance) -> ValueTrial:
+def _collect_values(
+    file: str, column: str, people: Population, budget: TrialBudget, oracle: str, seed: int, advance: Advance
+) -> ValueTrial:
     rows = len(people) + (0 if people.is_drawn else people.missing)
     facts = {"file": file, "column": column, "rows": rows, "missing": people.missing}
     subject = Subject(column, "bin" if people.edges else "value", facts=facts)
-    return replace(collect(people, *how, advance), subject=subject, is_advised=True)
+    return replace(collect(people, budget, oracle, seed, advance), subject=subject, is_advised=True)
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:
