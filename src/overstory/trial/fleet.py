@@ -257,27 +257,20 @@ class Fleet:
 
     def _deliver(self, states: Sequence[MemoryState], metric: Metric) -> None:
         """Send what waits: the uploads of all go together, and each device decides by its own answer."""
-        outcomes, held = self.outcomes[metric.id], [(state, _waiting(state)) for state in states]
-        answers = self._relayed([body for _, bodies in held for body in bodies])
+        outcomes, held = self.outcomes[metric.id], [(state, sent) for state in states if (sent := _waiting(state))]
+        if not held:
+            return
+        bodies = [body for _, sent in held for body in sent]  # one of each device: nothing waits from before
+        answer, listed = self._posted(bodies)
+        answers = {body: _alone(entry, answer) for body, entry in zip(bodies, listed, strict=True)}
         sender = Collector(self._server, lambda request: answers[request.body], self._token, clock=self.clock)
-        for state, bodies in held:
-            if not bodies:
-                continue
+        for state, _ in held:
             done = sender.send_due(state, self._registry, seconds=TIMEOUT, permit=lambda: True, covers=self._covers)
             outcomes.accepted += done.sent
             outcomes.dropped.update(done.dropped)
             for reason in _given_up(state, answers):
                 outcomes.accepted += reason is None
                 outcomes.dropped.update([reason] if reason else ())
-
-    def _relayed(self, bodies: Sequence[bytes]) -> dict[bytes, Response]:
-        """Post uploads together; return for each the answer that it would have had alone."""
-        answers: dict[bytes, Response] = {}
-        for start in range(0, len(bodies), GROUP):
-            chunk = bodies[start : start + GROUP]
-            answer, listed = self._posted(chunk)
-            answers |= {body: _alone(entry, answer) for body, entry in zip(chunk, listed, strict=True)}
-        return answers
 
     def _posted(self, bodies: Sequence[bytes]) -> tuple[Response, list[dict[str, Any]]]:
         """Return the answer to uploads, and each one's part; a busy collector is left alone as long as it asks."""
