@@ -40,7 +40,7 @@ def survey_file() -> str:
 def measure(pairs: Pairs, epsilon: float, seeds: int) -> dict[str, Any]:
     """Return the figures of the tables at one epsilon."""
     truth = pairs.counts / len(pairs)
-    tables = [collect_pairs(pairs, TrialBudget(epsilon), "auto", seed).summary.table for seed in range(seeds)]
+    tables = [collect_pairs(pairs, TrialBudget(epsilon), "auto", seed).estimate for seed in range(seeds)]
     tested = [independence(table) for table in tables]
     strengths = [v.estimate for table in tables if (v := cramers_v(table, independence(table))) is not None]
     inside = [np.mean((low <= truth) & (truth <= high)) for low, high in (table.interval() for table in tables)]

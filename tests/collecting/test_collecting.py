@@ -89,7 +89,12 @@ def test_the_advice_names_the_best_and_says_what_another_would_cost():
     result = collect(PEOPLE, TrialBudget(1.0), "dbitflip", 1)
     advice = advise(result)
     assert advice.best.name != "dbitflip"
-    assert all(here >= there for here, there in zip(advice.at_used.people, advice.at_best.people, strict=True))
+    assert all(
+        here >= there
+        for here, there in zip(
+            advice.at_used.people_needed.values(), advice.at_best.people_needed.values(), strict=True
+        )
+    )
     table = advice.table()
     assert len(table.columns) == 3
     assert len(table.rows) == 2 + len(SHARES)  # two thresholds, and the people for each share
@@ -104,7 +109,10 @@ def test_shares_at_the_thresholds_are_detected_as_often_as_is_said(name):
     result = collect(Population(tuple("abcdefghijklmnop"), people), TrialBudget(1.0), name, 3)
     advice = advise(result)
     oracle = build_oracle(name, domain_size=16, epsilon=1.0)
-    for share, low, high in ((advice.at_used.half, 140, 265), (advice.at_used.nine_in_ten, 325, 392)):
+    for share, low, high in (
+        (advice.at_used.detected_half_the_time, 140, 265),
+        (advice.at_used.detected_nine_times_in_ten, 325, 392),
+    ):
         rare = round(share * people.sum())
         held = np.array([9_000 - rare, 6_000, 4_000, rare] + [0] * 12)
         symbols, rng = np.repeat(np.arange(16), held), np.random.default_rng(11)

@@ -17,7 +17,6 @@ from overstory.protocol.errors import FormatError, ParameterError
 from overstory.trial.population import (
     MANY_NUMBERS,
     NOT_LISTED,
-    Column,
     TooManyValuesError,
     all_numbers,
     chosen_bins,
@@ -202,18 +201,18 @@ def test_many_numbers_become_bins_and_many_words_do_not(folder, monkeypatch):
     (folder / "few.csv").write_text("c\n" + "\n".join(map(str, range(few))))
     (folder / "many.csv").write_text("c\n" + "\n".join(map(str, range(many))))
     (folder / "words.csv").write_text("c\n" + "\n".join(f"w{i}" for i in range(many)))
-    assert len(read_population(Column(str(folder / "few.csv"), "c"), 1).labels) == few
-    assert read_population(Column(str(folder / "many.csv"), "c"), 1).edges
-    assert not read_population(Column(str(folder / "words.csv"), "c"), 1).edges
+    assert len(read_population(str(folder / "few.csv"), "c").labels) == few
+    assert read_population(str(folder / "many.csv"), "c").edges
+    assert not read_population(str(folder / "words.csv"), "c").edges
     monkeypatch.setattr("overstory.trial.population.MOST_VALUES", 10)
-    assert read_population(Column(str(folder / "many.csv"), "c"), 1).edges
+    assert read_population(str(folder / "many.csv"), "c").edges
     with pytest.raises(TooManyValuesError):
-        read_population(Column(str(folder / "words.csv"), "c"), 1)
+        read_population(str(folder / "words.csv"), "c")
 
 
 def test_people_are_drawn_from_the_rows(folder):
     write_csv(folder / "p.csv", ["a"] * 3 + ["b"])
-    population = read_population(Column(str(folder / "p.csv"), "c", people=40_000), 1)
+    population = read_population(str(folder / "p.csv"), "c", people=40_000, seed=1)
     assert len(population) == 40_000
     assert abs(population.shares[0] - 0.75) < 5 * (0.75 * 0.25 / 40_000) ** 0.5
     assert population.notes[-1] == "40,000 people were drawn from your 4 rows, with replacement"
@@ -229,7 +228,7 @@ def test_people_are_drawn_from_the_rows(folder):
 )
 def test_a_column_is_asked_for_in_one_way(given, words):
     with pytest.raises(ParameterError, match=words):
-        Column("f", "c", **given)
+        read_population("f", "c", **given)
 
 
 def test_postcodes_are_no_numbers():

@@ -153,10 +153,13 @@ def test_reports_that_are_refused_are_counted_by_reason():
     assert outcomes.dropped == {"wrong-parameters": 2}
 
 
-def test_reports_that_would_wait_for_a_registry_are_refused_here(monkeypatch):
+def test_reports_that_would_wait_count_here_by_the_collectors_answer(monkeypatch):
     waits = Decision(RowState.WAITING, "wrong-parameters", due=NOW + 60)
     monkeypatch.setattr(delivery, "decide", lambda *_, **__: waits)
     test_reports_that_are_refused_are_counted_by_reason()
+    taken = fleet(Collector())
+    taken.run([["red"], ["red"]], moments(REGISTRY.values(), 1, NOW))
+    assert (taken.outcomes["colour"].accepted, taken.outcomes["colour"].dropped) == (2, {})
 
 
 def test_the_same_secrets_report_the_same_and_are_counted_once():

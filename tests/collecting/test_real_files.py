@@ -13,7 +13,7 @@ import pytest
 
 from overstory.files.columns import Form
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.trial.population import Column, read_population
+from overstory.trial.population import read_population
 from support.running import within
 
 POWER = "Date;Time;Global_active_power;Voltage\n" + "".join(
@@ -32,7 +32,7 @@ SURVEY = "Respondent,MainBranch,Hobbyist,Age,Comment\n" + "".join(
 
 
 def population(path, name, **form):
-    return read_population(Column(str(path), name, form=Form(**form)), 1)
+    return read_population(str(path), name, form=Form(**form), seed=1)
 
 
 def held(found):
@@ -150,7 +150,7 @@ def test_a_fault_is_named_in_our_words_with_its_line(written, case):
 def test_a_number_that_is_none_is_named_with_line_and_field(written):
     path = written("n;c\n" + "".join(f"{i};{i / 4}\n" for i in range(5000)) + "5000;1,5\n")
     with pytest.raises(FormatError, match=r"line 5002, field c: the column is to hold numbers, found '1,5'"):
-        read_population(Column(str(path), "c", bins=(0.0, 10.0, 5)), 1)
+        read_population(str(path), "c", bins=(0.0, 10.0, 5))
 
 
 def test_a_quote_inside_a_plain_field_is_text(written):
@@ -287,7 +287,7 @@ def test_times_are_counted_by_day_before_they_are_too_many(tmp_path, monkeypatch
     monkeypatch.setattr("overstory.trial.population.MOST_VALUES", 100)
     times = rows("t", lambda i: f"2026-01-{i % 20 + 1:02}T10:00:00.{i:06}", 3_000)
     tmp_path.joinpath("file").write_text(times)
-    found = read_population(Column(str(tmp_path / "file"), "t"))
+    found = read_population(str(tmp_path / "file"), "t")
     assert found.labels[-1] == "2026-01-20"
     assert found.counts.tolist() == [150] * 20
 

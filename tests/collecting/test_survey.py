@@ -10,7 +10,7 @@ import pytest
 import overstory
 from overstory.protocol.domains.numbers import Bins
 from overstory.protocol.errors import ParameterError
-from overstory.trial.population import Column, read_population
+from overstory.trial.population import read_population
 from overstory.trial.run import TrialBudget
 from overstory.trial.values import collect
 
@@ -37,7 +37,7 @@ def test_a_survey_estimates_the_column():
 def test_the_same_as_the_command(tmp_path):
     path = tmp_path / "answers.csv"
     path.write_text("a\n" + "".join(f"{row}\n" for row in ANSWERS if row))
-    population = read_population(Column(str(path), "a"), 1)
+    population = read_population(str(path), "a")
     shown = collect(population, TrialBudget(1.0), "auto", 5).shown
     result = overstory.survey(pd.Series(ANSWERS), missing="drop", rng=5)
     assert result.values == tuple(shown.values) == population.labels

@@ -118,23 +118,21 @@ def moments(metrics: Iterable[Metric], periods: int, now: float, years: int | No
         raise ParameterError(f"--years {years}: give a whole number from 1 to {MOST_YEARS}")
     listed = []
     for metric in metrics:
-        last = metric.period.number(now)
+        last, many = metric.period.number(now), periods
         if metric.expired(now):
             raise ParameterError(f"metric {metric.id} expired on {metric.expires}: choose others with --metric ID")
         if years is not None:
-            periods = max(years * YEAR // metric.period.seconds, 1)
-            if periods > MOST_PERIODS:
-                many = f"{periods:,} periods of {metric.id}, and {MOST_PERIODS:,} are simulated at most"
-                raise ParameterError(f"--years {years}: these are {many}: choose others with --metric ID")
-            listed += [Moment(metric, last - n) for n in range(periods)]
-            continue
-        taken = next((n for n in range(periods) if metric.accept_until(last - n) <= now), periods)
-        if taken < periods:
+            many = max(years * YEAR // metric.period.seconds, 1)
+            if many > MOST_PERIODS:
+                these = f"{many:,} periods of {metric.id}, and {MOST_PERIODS:,} are simulated at most"
+                raise ParameterError(f"--years {years}: these are {these}: choose others with --metric ID")
+        elif metric.accept_until(last - many + 1) <= now:
+            taken = next(n for n in range(many) if metric.accept_until(last - n) <= now)
             raise ParameterError(
                 f"--periods {periods}: a collector takes reports of {metric.id} until {metric.grace_days} days after "
                 f"their {metric.period}, so give at most {taken}, or --years"
             )
-        listed += [Moment(metric, last - n) for n in range(periods)]
+        listed += [Moment(metric, last - n) for n in range(many)]
     return sorted(listed, key=lambda moment: (moment.time, moment.metric.id))
 
 
@@ -171,7 +169,7 @@ class Fleet:
         self._registry, self._transport, self._token, self._sleep = registry, transport, token, sleep
         self._roots = roots or (lambda: secrets.token_bytes(32))
         self._server, self._url, self._groups = server, endpoint(server), groups
-        self._now, self._asked = 0.0, 0.0
+        self._now = 0.0
         self.most_in_a_year = 0  # the most reports that one device made within any 366 days
         listed = {name: Agreement.to(metric) for name, metric in registry.items()}
         self._consent = Consent(Choice.ON, "", registry.version, listed, "simulated", None, registry.budget)
@@ -181,7 +179,10 @@ class Fleet:
         self.outcomes: dict[str, Outcomes] = {}
 
     def run(
-        self, devices: Iterable[Sequence[Any]], when: Sequence[Moment], advance: Callable[[int], object] | None = None
+        self,
+        devices: Iterable[Sequence[Any]],
+        when: Sequence[Moment],
+        advance: Callable[[int], object] = lambda _: None,
     ) -> None:
         """Let every device live through all moments, group by group."""
         oblivious = sorted({moment.metric.id for moment in when if moment.metric.is_oblivious})
@@ -193,7 +194,7 @@ class Fleet:
         self.outcomes = {moment.metric.id: Outcomes() for moment in when}
         held = iter(devices)
         while values := list(islice(held, GROUP)):
-            self._live(values, when, advance or (lambda _: None))
+            self._live(values, when, advance)
 
     def now(self) -> EffectiveChoice:
         """Return what may be done, as a client's authority does: everything that the registry lists."""
@@ -255,49 +256,39 @@ class Fleet:
         return self._states[:count]
 
     def _deliver(self, states: Sequence[MemoryState], metric: Metric) -> None:
-        """Send what waits; a collector that is busy is asked again, while the simulated clock jumps ahead."""
-        outcomes, waited, attempt, why = self.outcomes[metric.id], 0.0, 0, ""
-        while waiting := [(state, bodies) for state in states if (bodies := _waiting(state))]:
-            if attempt:
-                waited = self._wait(waiting, waited, attempt, why)
-            attempt, why = attempt + 1, "no report was sent"
-            answers = self._relayed([body for _, bodies in waiting for body in bodies])
-            self._asked = max(retry_after(answer, self._now) for answer in answers.values())
-            for state, _ in waiting:
-                done = self._sender(answers).send_due(
-                    state, self._registry, seconds=TIMEOUT, permit=lambda: True, covers=self._covers
-                )
-                outcomes.accepted += done.sent
-                outcomes.dropped.update(done.dropped)
-                why = done.error or why
-                outcomes.dropped.update(_given_up(state, answers))
+        """Send what waits: the uploads of all go together, and each device decides by its own answer."""
+        outcomes, held = self.outcomes[metric.id], [(state, sent) for state in states if (sent := _waiting(state))]
+        if not held:
+            return
+        bodies = [body for _, sent in held for body in sent]  # one of each device: nothing waits from before
+        answer, listed = self._posted(bodies)
+        answers = {body: _alone(entry, answer) for body, entry in zip(bodies, listed, strict=True)}
+        sender = Collector(self._server, lambda request: answers[request.body], self._token, clock=self.clock)
+        for state, _ in held:
+            done = sender.send_due(state, self._registry, seconds=TIMEOUT, permit=lambda: True, covers=self._covers)
+            outcomes.accepted += done.sent
+            outcomes.dropped.update(done.dropped)
+            for reason in _given_up(state, answers):
+                outcomes.accepted += reason is None
+                outcomes.dropped.update([reason] if reason else ())
 
-    def _wait(self, waiting: Iterable[tuple[MemoryState, object]], waited: float, attempt: int, why: str) -> float:
-        """Leave a busy collector alone as long as it asks, and let the devices' clock jump to when they try again."""
-        pause = max(self._asked, min(0.1 * 2.0**attempt, 5.0))
-        if waited + pause > PATIENCE:
-            raise FleetError(f"{self._server}: {why}; gave up after {waited:.0f} s of trying again")
-        self._sleep(pause)
-        self._now = max(_due(state) for state, _ in waiting) + 1
-        return waited + pause
-
-    def _sender(self, answers: Mapping[bytes, Response]) -> Collector:
-        return Collector(self._server, lambda request: answers[request.body], self._token, clock=self.clock)
-
-    def _relayed(self, bodies: Sequence[bytes]) -> dict[bytes, Response]:
-        """Post uploads together; return for each the answer that it would have had alone."""
-        answers: dict[bytes, Response] = {}
-        for start in range(0, len(bodies), GROUP):
-            chunk = bodies[start : start + GROUP]
-            answer = self._transport(Request(self._url, b"".join(chunk), MEDIA_TYPE, self._token, TIMEOUT))
+    def _posted(self, bodies: Sequence[bytes]) -> tuple[Response, list[dict[str, Any]]]:
+        """Return the answer to uploads, and each one's part; a busy collector is left alone as long as it asks."""
+        waited, pause, request = 0.0, 0.1, Request(self._url, b"".join(bodies), MEDIA_TYPE, self._token, TIMEOUT)
+        while True:
+            answer = self._transport(request)
             result = parse_object(answer) or {}
             listed = result.get("results")
-            if not isinstance(listed, list) or len(listed) != len(chunk):
-                self._refuse(answer, result)
-                answers |= dict.fromkeys(chunk, answer)
-                continue
-            answers |= {body: _alone(entry, answer) for body, entry in zip(chunk, listed, strict=True)}
-        return answers
+            if isinstance(listed, list) and len(listed) == len(bodies):
+                return answer, listed
+            self._refuse(answer, result)
+            pause = min(2 * pause, 5.0)
+            wait = max(retry_after(answer, self._now), pause)
+            if waited + wait > PATIENCE:
+                why = result.get("reason", f"http-{answer.status}")
+                raise FleetError(f"{self._server}: {why}; gave up after {waited:.0f} s of trying again")
+            self._sleep(wait)
+            waited += wait
 
     def _refuse(self, answer: Response, result: Mapping[str, Any]) -> None:
         """Raise FleetError where asking again cannot help."""
@@ -320,14 +311,13 @@ def _alone(entry: Mapping[str, Any], together: Response) -> Response:
     return Response(status, together.headers, json.dumps({"reason": reason, "results": [entry]}).encode())
 
 
-def _given_up(state: MemoryState, answers: Mapping[bytes, Response]) -> Iterator[str]:
-    """Drop what waits although the collector refused it for a reason that no minute changes; give the reasons."""
+def _given_up(state: MemoryState, answers: Mapping[bytes, Response]) -> Iterator[str | None]:
+    """End what a device would send again, for no minute changes the collector's answer; give its reasons."""
     with state.transaction() as rows:
         for row in rows.outbox.rows(state=RowState.WAITING):
-            reason = str((parse_object(answers[row.body]) or {}).get("reason"))
-            if reason in set(Reason) and not Reason(reason).passing:
-                rows.outbox.finish(row.id, RowState.DROPPED, reason)
-                yield reason
+            reason = (parse_object(answers[row.body]) or {}).get("reason")
+            rows.outbox.finish(row.id, RowState.DROPPED if reason else RowState.SENT, reason or "accepted")
+            yield reason
 
 
 def _most_in_a_year(times: Sequence[float]) -> int:
@@ -338,13 +328,6 @@ def _most_in_a_year(times: Sequence[float]) -> int:
 def _waiting(state: MemoryState) -> list[bytes]:
     with state.snapshot() as rows:
         return [row.body for row in rows.outbox.rows(state=RowState.WAITING)]
-
-
-def _due(state: MemoryState) -> float:
-    with state.snapshot() as rows:
-        due = [row.due for row in rows.outbox.rows(state=RowState.WAITING)]
-        resume, pause = (float(rows.recall(what) or 0.0) for what in ("resume", "pause"))
-        return max([*due, resume + pause])  # what is due before the collector is well again is spread over the pause
 
 
 OUTSIDE: Final = "outside the domain"

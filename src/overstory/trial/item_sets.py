@@ -23,7 +23,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 from overstory.protocol.kinds.item_sets import Items
 from overstory.protocol.kinds.registry import FAMILIES
-from overstory.trial.population import OF_COLUMN, ONE_SPELLING, READ_OFF, absent_note, count_texts
+from overstory.trial.population import OF_COLUMN, ONE_SPELLING, READ_OFF, People, count_texts
 from overstory.trial.run import CHUNK, TrialBudget, count_here, seed_of, send
 from overstory.trial.values import CountTrial
 
@@ -36,15 +36,12 @@ SIZES_READ: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class SetPeople:
-    """Who takes part, and which set each row holds: the truth that no collector would see."""
+class SetPeople(People):
+    """People that hold a set of items each."""
 
     labels: tuple[str, ...]  # what each item is called
     sets: tuple[Items, ...]  # the distinct ones
     counts: I64  # how many rows hold each set, shape (len(sets),)
-    missing: int = 0  # rows without a value; they send nothing
-    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
-    in_order: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -78,8 +75,8 @@ def count_sets(path: str, column: str, separator: str, **how: Any) -> SetPeople:
         items.update(dict.fromkeys(names, count))
     found = recognize(column, items, replace(how.get("form", ANY_FORM), words=True))
     name_of = dict(zip(items, found.labels, strict=True))
-    people = arranged((([name_of[item] for item in names], count) for names, count in held), missing)
-    return replace(people, notes=(READ_OFF, *found.notes))
+    notes = (READ_OFF, *found.notes)
+    return arranged((([name_of[item] for item in names], count) for names, count in held), missing).noted(*notes)
 
 
 def _split(text: str, separator: str) -> list[str]:
@@ -96,7 +93,8 @@ def arranged(rows: Iterable[tuple[Iterable[str], int]], missing: int) -> SetPeop
     counts: Counter[Items] = Counter()
     for items, count in given:
         counts[tuple(sorted(numbers[item] for item in items))] += count
-    return SetPeople(tuple(names), tuple(counts), np.array(list(counts.values()), np.int64), missing)
+    rows = np.array(list(counts.values()), np.int64)
+    return SetPeople(tuple(names), tuple(counts), rows, missing=missing).absent_noted()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -156,12 +154,7 @@ class SetTrial(CountTrial):
         detected = int(np.count_nonzero(self.estimate.detected()))
         return f"{rows:,} rows, {items:,} items, {detected:,} detected, {self.oracle.name}"
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(self._notes())
-
-    def _notes(self) -> Iterator[str]:
-        yield from self.people.notes
+    def warnings(self) -> Iterator[str]:
         if self.is_fitted:
             yield SIZES_READ
         most, reports = self.estimate.mean_size.most, len(self.people)
@@ -172,9 +165,6 @@ class SetTrial(CountTrial):
                 f"shown counts them as the estimates do; in full, shares are up to {100 * lost.max():.2f} points "
                 f"higher, and a row has {self.true_size + lost.sum():.2f} items"
             )
-        if self.people.missing:
-            yield absent_note(self.people.missing, self.people.missing + reports)
-        yield from self.estimate.notes
 
     def sentences(self) -> list[str]:
         size = self.estimate.mean_size
@@ -269,7 +259,7 @@ def survey_sets(
             rows[frozenset(_split(value, separator) if isinstance(value, str) else _names(value))] += 1
     people = arranged(rows.items(), missing)
     spelt = look_alikes("the column", dict(zip(people.labels, people.holders.tolist(), strict=True)), ONE_SPELLING)
-    people = replace(people, notes=(OF_COLUMN.format(""), *spelt))
+    people = people.noted(OF_COLUMN.format(""), *spelt)
     return collect_sets(people, TrialBudget(epsilon), oracle, seed_of(rng), most=most)
 
 

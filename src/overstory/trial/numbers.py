@@ -26,8 +26,8 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import any_mechanism
 from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.trial.population import TAILS, absent_note, empty, round_bins, symbols
-from overstory.trial.run import CHUNK, Trial, count_here
+from overstory.trial.population import TAILS, People, empty, round_bins, symbols
+from overstory.trial.run import CHUNK, Trial, TrialBudget, count_here
 
 F64 = NDArray[np.float64]
 
@@ -41,13 +41,11 @@ CHOSEN: Final = (
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers:
-    """Who takes part, and which number each row holds: the truth that no collector would see."""
+class Numbers(People):
+    """People that hold a number each."""
 
     values: F64  # finite, shape (n,)
-    missing: int = 0  # rows without a number; they send nothing
     name: str = "the column"
-    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
     given_by: str = "--range"  # how the range is given
 
     def __len__(self) -> int:
@@ -56,7 +54,7 @@ class Numbers:
     @classmethod
     def of(cls, every: F64, **about: Any) -> Numbers:
         finite = every[np.isfinite(every)]
-        return cls(finite, every.size - finite.size, **about)
+        return cls(finite, missing=every.size - finite.size, **about).absent_noted()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,18 +63,16 @@ class NumberTrial(Trial):
 
     Attributes
     ----------
-    name : str
-        The name of the column that the numbers are from.
+    people : Numbers
+        The numbers of the rows, and the name of their column: the truth that no collector would see.
     mechanism : Kind
         What each row randomized its number with.
     estimate : NumberEstimate
         What is learned, with intervals.
     truth : tuple of float
         The same of the column itself, in the order of the estimates; numbers outside count as the nearest end.
-    missing : int
-        Rows without a number; they send nothing.
-    notes : tuple of str
-        What a reader must know before trusting the numbers.
+    range_notes : tuple of str
+        What a reader must know of the range.
     """
 
     columns: ClassVar[Sequence[Column]] = tuple(
@@ -84,23 +80,25 @@ class NumberTrial(Trial):
     )
     of: ClassVar[str] = "number"
 
-    name: str
+    people: Numbers
     mechanism: Kind
     estimate: NumberEstimate
     truth: tuple[float, ...]
-    missing: int = 0
-    notes: tuple[str, ...] = ()
+    range_notes: tuple[str, ...] = ()
 
     @property
     def kind(self) -> Kind:
         return self.mechanism
 
+    def warnings(self) -> Iterator[str]:
+        yield from self.range_notes
+
     @property
     def who(self) -> str:
-        return f"{self.estimate.num_reports:,} numbers of {self.name}, one report each"
+        return f"{self.estimate.num_reports:,} numbers of {self.people.name}, one report each"
 
     def _headline(self) -> str:
-        learned = f"{self.estimate.reading} of {self.name}"
+        learned = f"{self.estimate.reading} of {self.people.name}"
         return f"{self.estimate.num_reports:,} reports, {learned}, {self.mechanism.name}, {self.sentences()[0]}"
 
     @property
@@ -114,10 +112,10 @@ class NumberTrial(Trial):
 
     def facts(self) -> dict[str, Any]:
         return {
-            "column": self.name,
+            "column": self.people.name,
             "estimate": self.estimate.reading,
             "reports": self.estimate.num_reports,
-            "missing": self.missing,
+            "missing": self.people.missing,
             "intervals_that_hold_the_truth": self.held,
             "estimates": list(self.rows()),
         }
@@ -143,9 +141,13 @@ class NumberTrial(Trial):
         if not drawn:
             drawn = [*zip(self.estimate.quantities, self.truth, strict=True)][:1]
             names, ends = [self.estimate.reading], _ends(drawn)
-            return estimates_over_time("mean", f"The {self.estimate.reading} of {self.name}, {about}", names, **ends)
+            return estimates_over_time(
+                "mean", f"The {self.estimate.reading} of {self.people.name}, {about}", names, **ends
+            )
         names = [row.of if row.start is None else significant(row.start, 6) for row, _ in drawn]
-        return histogram("shares", f"Share of the rows in each range of {self.name}, {about}", names, **_ends(drawn))
+        return histogram(
+            "shares", f"Share of the rows in each range of {self.people.name}, {about}", names, **_ends(drawn)
+        )
 
 
 def _ends(drawn: Sequence[tuple[Quantity, float]]) -> dict[str, F64]:
@@ -191,13 +193,13 @@ def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interva
 
 def collect_numbers(
     held: Numbers,
-    learned: Learned = "mean",
-    *,
-    epsilon: float = 1.0,
+    budget: TrialBudget,
     oracle: str = "auto",
+    seed: int | np.random.Generator = 0,
+    *,
+    learned: Learned = "mean",
     minimum: float | None = None,
     maximum: float | None = None,
-    rng: Rng = None,
     advance: Advance = lambda _: None,
 ) -> NumberTrial:
     """Let each number be reported once, and learn from the reports alone."""
@@ -210,8 +212,8 @@ def collect_numbers(
     else:
         low, high, chosen = minimum, maximum, []
     domain = Interval(low, high)
-    built: Any = mechanism_for(learned, oracle, epsilon, domain)
-    drawn = generator(rng)
+    built: Any = mechanism_for(learned, oracle, budget.epsilon, domain)
+    drawn = np.random.default_rng([seed, 3]) if isinstance(seed, int) else seed
     shown: Any = Bins(domain.minimum, domain.maximum, RANGE_BINS) if learned == "ranges" else domain
 
     def batches() -> Iterator[ReportBatch]:
@@ -226,14 +228,11 @@ def collect_numbers(
 
     counts = count_here(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
-    notes = [*held.notes, *chosen]
-    if held.missing:
-        notes.append(absent_note(held.missing, held.missing + len(held)))
     if outside:
-        notes.append(f"{outside:,} numbers lie outside the range and count as the nearest end")
+        chosen.append(f"{outside:,} numbers lie outside the range and count as the nearest end")
     estimate = estimate_numbers(built, shown, counts)
     truth = tuple(_truth(row, np.clip(numbers, domain.minimum, domain.maximum), domain) for row in estimate.quantities)
-    return NumberTrial(held.name, built, estimate, truth, held.missing, (*notes, *estimate.notes))
+    return NumberTrial(held, built, estimate, truth, tuple(chosen))
 
 
 def _truth(row: Quantity, numbers: F64, domain: Interval) -> float:
@@ -295,4 +294,5 @@ def survey_numbers(
     held = Numbers.of(read_numbers(column), given_by="minimum=, maximum=")
     if not len(held):
         raise ParameterError("the column holds no numbers")
-    return collect_numbers(held, learn, epsilon=epsilon, oracle=oracle, minimum=minimum, maximum=maximum, rng=rng)
+    budget, drawn = TrialBudget(epsilon), generator(rng)
+    return collect_numbers(held, budget, oracle, drawn, learned=learn, minimum=minimum, maximum=maximum)

@@ -5,11 +5,14 @@ Each row is a device of its own, so a histogram is all that a trial of values ne
 
 from __future__ import annotations
 
+import csv
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import KW_ONLY, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,25 +41,51 @@ F64 = NDArray[np.float64]
 
 
 class TooManyValuesError(ParameterError):
-    """A column of more distinct values than are counted."""
+    """A column of more distinct values than are counted, and what those seen so far are."""
 
-    def __init__(self, message: str, seen: Sequence[str], decimal: str | None) -> None:
-        self.seen, self.decimal = tuple(seen), decimal
-        super().__init__(message)
+    def __init__(self, path: str, column: str, seen: Recognized) -> None:
+        self.seen = seen
+        super().__init__(
+            f"{path}: the column {column!r} has more than {MOST_VALUES:,} distinct values. For numbers give --bins MIN "
+            "MAX COUNT; for text give --candidates FILE with those that you would look for (all others then count as "
+            "one), or look for them by hashing: `overstory encode` with a column of values, `map` and `decode` with "
+            "the candidates, or `overstory discover` without any"
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class People(ABC):
+    """Who takes part, and what each row holds: the truth that no collector would see."""
+
+    missing: int = 0  # rows without a value; they send nothing
+    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
+    in_order: bool = False  # whether what they hold has an order of its own, as dates do
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return how many rows send something."""
+
+    def noted(self, *notes: str) -> Self:
+        return replace(self, notes=(*self.notes, *notes))
+
+    def absent_noted(self, what: str = "no value") -> Self:
+        """Note the rows that sent nothing."""
+        if not self.missing:
+            return self
+        rows = f"{self.missing:,} of {self.missing + len(self):,} rows hold {what}"
+        return self.noted(f"{rows} and sent nothing: that they hold none was not protected")
 
 
 @dataclass(frozen=True, eq=False)
-class Population:
-    """Who takes part, and what they hold: the truth that no collector would see."""
+class Population(People):
+    """People that hold a value each."""
 
-    labels: tuple[str, ...]  # the values there can be: the domain
+    labels: tuple[Any, ...]  # the values there can be: the domain
     counts: I64  # how many rows hold each, shape (d,)
-    missing: int = 0  # rows without a value; they send nothing
+    _: KW_ONLY
     is_drawn: bool = False  # whether people were drawn from the rows; else each row is one
     edges: tuple[float, ...] = ()  # the bins' edges, where the labels are bins of numbers
-    notes: tuple[str, ...] = ()  # what a reader must know of how they were read
     decimal: str | None = None  # the mark before the fraction of a column of numbers, where it is not as usual
-    in_order: bool = False  # whether the labels have an order of their own, as dates do
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -81,7 +110,7 @@ def count_values(path: str, column: str, *, candidates: Sequence[str] | None = N
             seen = recognize(column, rows_of, replace(form, by="day"))  # of times of the day, days are left
             rows_of = seen.added(rows_of) if seen.are_dates else rows_of
             if len(rows_of) > MOST_VALUES:
-                raise too_many(path, column, seen.labels, seen.decimal)
+                raise TooManyValuesError(path, column, seen)
     if not sum(rows_of.values()):
         raise empty(path, column, missing)
     (found,) = [Recognized(tuple(rows_of))] if listed else recognize_all({column: rows_of}, form)
@@ -93,7 +122,12 @@ def count_values(path: str, column: str, *, candidates: Sequence[str] | None = N
         labels, counts = (*labels, ANOTHER), np.append(counts, 0)
     note = READ_OFF if candidates is None else f"values that are not on your list count as one: {NOT_LISTED}"
     return Population(
-        labels, counts, missing, notes=(note, *found.notes), decimal=found.decimal, in_order=found.are_dates
+        labels,
+        counts,
+        missing=missing,
+        notes=(note, *found.notes),
+        decimal=found.decimal,
+        in_order=found.are_dates,
     )
 
 
@@ -107,23 +141,6 @@ def count_texts(path: str, column: str, **how: Any) -> tuple[Counter[str], int]:
     if not counts:
         raise empty(path, column, missing)
     return counts, missing
-
-
-def absent_note(missing: int, rows: int, what: str = "no value") -> str:
-    """Return what a reader must know of rows that sent nothing."""
-    return f"{missing:,} of {rows:,} rows hold {what} and sent nothing: that they hold none was not protected"
-
-
-def too_many(path: str, column: str, seen: Sequence[str], decimal: str | None = None) -> TooManyValuesError:
-    """Return the error that says what to do about a column of too many values."""
-    return TooManyValuesError(
-        f"{path}: the column {column!r} has more than {MOST_VALUES:,} distinct values. For numbers give --bins MIN MAX "
-        "COUNT; for text give --candidates FILE with those that you would look for (all others then count as one), or "
-        "look for them by hashing: `overstory encode` with a column of values, `map` and `decode` with the candidates, "
-        "or `overstory discover` without any",
-        seen,
-        decimal,
-    )
 
 
 def empty(path: str, column: str, missing: int) -> ParameterError:
@@ -155,7 +172,7 @@ def count_bins(path: str, column: str, bins: Bins, *, chosen: bool = False, **ho
         )
     if outside:
         notes.append(f"{outside:,} numbers lie outside the bins and count in the nearest")
-    return Population(bins.labels, counts, missing, edges=bins.edges, in_order=True, notes=tuple(notes))
+    return Population(bins.labels, counts, missing=missing, edges=bins.edges, in_order=True, notes=tuple(notes))
 
 
 def _finite(path: str, column: str, how: Mapping[str, Any]) -> Iterator[tuple[F64, int]]:
@@ -211,62 +228,53 @@ MANY_NUMBERS: Final = 50  # more distinct values than that, all of them numbers,
 MOST_PEOPLE: Final = 10**10  # nobody needs more people than there are
 
 
-@dataclass(frozen=True)
-class Column:
-    """Which column of which file, and how it is to be read."""
-
-    path: str
-    name: str
-    bins: tuple[float, float, int] | None = None  # minimum, maximum, count, for a column of numbers
-    candidates: str | None = None  # a file of the values to look for, one a line
-    people: int | None = None  # devices, drawn from the rows with replacement; unless given, each row is one
-    form: Form = ANY_FORM  # how a CSV file is written, as far as the user says
-
-    def __post_init__(self) -> None:
-        if self.bins is not None and self.candidates is not None:
-            raise ParameterError("give one of --bins and --candidates")
-        if self.people is not None and not 1 <= self.people <= MOST_PEOPLE:
-            raise ParameterError(f"--people {self.people}: give a whole number from 1 to {MOST_PEOPLE:,}")
-
-
-def read_population(column: Column, seed: int = 0, advance: Advance | None = None) -> Population:
+def read_population(
+    path: str,
+    column: str,
+    *,
+    bins: tuple[float, float, int] | None = None,  # minimum, maximum, count, for a column of numbers
+    candidates: str | None = None,  # a file of the values to look for, one a line
+    people: int | None = None,  # devices, drawn from the rows with replacement; unless given, each row is one
+    form: Form = ANY_FORM,
+    seed: int = 0,
+    advance: Advance | None = None,
+) -> Population:
     """Read who takes part, and what they hold; a seed decides what is sampled or drawn."""
+    if bins is not None and candidates is not None:
+        raise ParameterError("give one of --bins and --candidates")
+    if people is not None and not 1 <= people <= MOST_PEOPLE:
+        raise ParameterError(f"--people {people}: give a whole number from 1 to {MOST_PEOPLE:,}")
     rng = np.random.default_rng([seed, 0])
-    population = _counted(column, rng, advance)
-    if column.people is None:
+    if bins is not None:
+        numeric, notes = number_form(path, column, form)
+        population = count_bins(path, column, Bins(*bins), form=numeric, advance=advance).noted(*notes)
+    elif candidates is not None:
+        population = count_values(path, column, candidates=read_candidates(candidates), form=form, advance=advance)
+    else:
+        population = _as_it_is(path, column, form, rng, advance)
+    if people is None:
         return population
-    drawn = rng.multinomial(column.people, population.shares)
-    note = f"{column.people:,} people were drawn from your {len(population):,} rows, with replacement"
-    return replace(population, counts=drawn, is_drawn=True, notes=(*population.notes, note))
+    note = f"{people:,} people were drawn from your {len(population):,} rows, with replacement"
+    return replace(population, counts=rng.multinomial(people, population.shares), is_drawn=True).noted(note)
 
 
-def _counted(column: Column, rng: np.random.Generator, advance: Advance | None) -> Population:
-    path, name = column.path, column.name
-    how: dict[str, Any] = {"form": column.form, "advance": advance}
-    if column.bins is not None:
-        how["form"], notes = number_form(path, name, column.form)
-        return _noted(count_bins(path, name, Bins(*column.bins), **how), notes)
-    if column.candidates is not None:
-        return count_values(path, name, candidates=read_candidates(column.candidates), **how)
+def _as_it_is(path: str, column: str, form: Form, rng: np.random.Generator, advance: Advance | None) -> Population:
+    """Count a column's own values, many different numbers in bins."""
     try:
-        population = count_values(path, name, **how)
+        population = count_values(path, column, form=form, advance=advance)
     except TooManyValuesError as error:
-        if not _numeric(error.seen):
+        if not _numeric(error.seen.labels):
             raise
-        decimal = error.decimal
+        decimal = error.seen.decimal
     else:
         decimal = population.decimal
         if not _numeric(population.labels):
             return _suspected(population)
         if len(_numeric(population.labels)) <= MANY_NUMBERS:
             return _without_marks(population)
-    form = replace(column.form, decimal=decimal)
-    bins = chosen_bins(path, name, rng, form=form)
-    return _noted(count_bins(path, name, bins, chosen=True, form=form), read_as_numbers(name, decimal))
-
-
-def _noted(population: Population, notes: Sequence[str]) -> Population:
-    return replace(population, notes=(*population.notes, *notes))
+    form = replace(form, decimal=decimal)
+    bins = chosen_bins(path, column, rng, form=form)
+    return count_bins(path, column, bins, chosen=True, form=form).noted(*read_as_numbers(column, decimal))
 
 
 def _numeric(labels: Sequence[str]) -> list[str]:
@@ -302,7 +310,7 @@ def _suspected(population: Population) -> Population:
         notes.append(
             f"{answers} join several choices: each was counted as a value of its own; --separator ';' counts choices"
         )
-    return _noted(population, notes)
+    return population.noted(*notes)
 
 
 def all_numbers(values: Sequence[str]) -> bool:
@@ -316,66 +324,8 @@ def all_numbers(values: Sequence[str]) -> bool:
 # on localized differential privacy", Computer Science 49(7), 2022.
 ATTRIBUTION: Final = "Johns Hopkins CSSE daily report, 18 April 2021, CC BY 4.0"
 
-CONFIRMED: Final[dict[str, int]] = {
-    "Alabama": 522_401,
-    "Alaska": 65_921,
-    "American Samoa": 0,
-    "Arizona": 853_761,
-    "Arkansas": 333_452,
-    "California": 3_718_210,
-    "Colorado": 490_289,
-    "Connecticut": 329_062,
-    "Delaware": 101_158,
-    "Diamond Princess": 49,
-    "District of Columbia": 46_662,
-    "Florida": 2_168_901,
-    "Georgia": 1_084_272,
-    "Grand Princess": 103,
-    "Guam": 7_869,
-    "Hawaii": 32_758,
-    "Idaho": 184_769,
-    "Illinois": 1_302_134,
-    "Indiana": 708_067,
-    "Iowa": 360_054,
-    "Kansas": 307_407,
-    "Kentucky": 437_312,
-    "Louisiana": 451_955,
-    "Maine": 57_285,
-    "Maryland": 436_028,
-    "Massachusetts": 672_657,
-    "Michigan": 873_700,
-    "Minnesota": 556_381,
-    "Mississippi": 309_186,
-    "Missouri": 583_941,
-    "Montana": 107_145,
-    "Nebraska": 216_473,
-    "Nevada": 310_235,
-    "New Hampshire": 91_586,
-    "New Jersey": 978_853,
-    "New Mexico": 194_868,
-    "New York": 1_998_912,
-    "North Carolina": 943_693,
-    "North Dakota": 105_754,
-    "Northern Mariana Islands": 162,
-    "Ohio": 1_053_175,
-    "Oklahoma": 444_863,
-    "Oregon": 175_121,
-    "Pennsylvania": 1_107_673,
-    "Puerto Rico": 123_049,
-    "Rhode Island": 144_149,
-    "South Carolina": 569_279,
-    "South Dakota": 121_056,
-    "Tennessee": 830_484,
-    "Texas": 2_850_575,
-    "Utah": 392_757,
-    "Vermont": 22_016,
-    "Virgin Islands": 3_028,
-    "Virginia": 646_133,
-    "Washington": 385_549,
-    "West Virginia": 148_887,
-    "Wisconsin": 651_545,
-    "Wyoming": 57_267,
-}
+FIGURES: Final = (Path(__file__).parent / "confirmed.csv").read_text("utf-8")
+CONFIRMED: Final = {row["state"]: int(row["cases"]) for row in csv.DictReader(FIGURES.splitlines())}
 
 
 def draw_population(most: int, num_reports: int, rng: np.random.Generator) -> Population:

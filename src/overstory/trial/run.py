@@ -40,6 +40,7 @@ from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
 from overstory.protocol.kinds.registry import REGISTRY, build_from
+from overstory.trial.population import People
 
 CHUNK: Final = 1 << 17  # devices at a time
 
@@ -57,6 +58,8 @@ class Trial(Shown):
 
     columns: ClassVar[Sequence[Column]] = ()  # of a file of `rows`
     of: ClassVar[str] = "value"  # what one report is of
+    people: People
+    estimate: Any  # what was learned; it has notes of its own
 
     @property
     def lead(self) -> str:
@@ -83,9 +86,13 @@ class Trial(Shown):
         return statement(self.kind).to_json()
 
     @property
-    @abstractmethod
-    def notes(self) -> Sequence[str]:
-        """What a reader must know before trusting the numbers."""
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know before trusting the numbers: of the people, of the collection, of the estimates."""
+        return (*self.people.notes, *self.warnings(), *self.estimate.notes)
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what a reader must know of how this was collected."""
+        yield from ()
 
     @property
     @abstractmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from overstory.analysis.association.independence import MOST_CELLS
 from overstory.analysis.association.summary import ROW, TableSummary
-from overstory.analysis.association.table import pair_table
+from overstory.analysis.association.table import TableEstimate, pair_table
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.tables.columns import read_column
 from overstory.analysis.tables.output import label_text
@@ -27,8 +28,8 @@ from overstory.trial.population import (
     OF_COLUMN,
     ONE_SPELLING,
     READ_OFF,
+    People,
     Population,
-    absent_note,
     all_numbers,
     empty,
     round_bins,
@@ -43,14 +44,12 @@ MOST_VALUES: Final = 1_000  # distinct values of a column of text
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
-    """Who takes part, and which pair each row holds: the truth that no collector would see."""
+class Pairs(People):
+    """People that hold a pair of values each."""
 
     names: tuple[str, str]
     labels: tuple[tuple[str, ...], tuple[str, ...]]
     counts: I64  # how many rows hold each pair, shape (k_x, k_y)
-    missing: int = 0  # rows without a value in one of the columns; they send nothing
-    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.counts.sum())
@@ -59,7 +58,7 @@ class Pairs:
     def population(self) -> Population:
         first, second = self.labels
         cells = tuple(f"{x} / {y}" for x in first for y in second)
-        return Population(cells, self.counts.ravel(), self.missing, notes=self.notes)
+        return Population(cells, self.counts.ravel(), missing=self.missing)
 
 
 def count_pairs(path: str, columns: Sequence[str], **how: Any) -> Pairs:
@@ -102,18 +101,19 @@ def arranged(
             f"{names[0]} and {names[1]} have {counts.shape[0]} x {counts.shape[1]} pairs of values, more than "
             f"{MOST_CELLS:,}: choose columns of fewer values"
         )
-    return Pairs((names[0], names[1]), (labels[0], labels[1]), counts, missing, tuple(notes))
+    pairs = Pairs((names[0], names[1]), (labels[0], labels[1]), counts, missing=missing, notes=tuple(notes))
+    return pairs.absent_noted("no value in one of the columns")
 
 
 def _places(name: str, texts: list[str]) -> tuple[tuple[str, ...], I64, str]:
     """Return a column's values in order, which of them each text is, and what a reader must know."""
-    bare = [text for text in texts if text not in NO_NUMBERS]
-    if all_numbers(bare) and len(bare) > MANY_NUMBERS and len(bare) == len(texts):
+    are_numbers = all_numbers(texts) and NO_NUMBERS.isdisjoint(texts)
+    if are_numbers and len(texts) > MANY_NUMBERS:
         figures = np.array(texts, np.float64)
         bins = round_bins(float(figures.min()), float(figures.max()), FEW_BINS)
         note = f"{name}: {len(texts):,} different numbers were counted in {bins.count} bins"
         return bins.labels, symbols(bins, figures), note
-    ordered = sorted(set(texts), key=float if all_numbers(bare) and len(bare) == len(texts) else None)
+    ordered = sorted(set(texts), key=float if are_numbers else None)
     if len(ordered) > MOST_VALUES:
         raise ParameterError(f"{name} has {len(ordered):,} distinct values, more than {MOST_VALUES:,}")
     if len(ordered) < 2:
@@ -136,12 +136,12 @@ class TableTrial(Trial):
 
     Attributes
     ----------
-    pairs : Pairs
+    people : Pairs
         How many rows hold each pair of values: the truth that no collector would see.
     result : ValueTrial
         The oracle that every row randomized with, and the estimate of each pair's count.
-    summary : TableSummary
-        Shares, intervals, the test of independence and Cramer's V of the two columns.
+    estimate : TableEstimate
+        The shares of the pairs.
     """
 
     columns: ClassVar[Sequence[Column]] = (
@@ -151,9 +151,14 @@ class TableTrial(Trial):
 
     of: ClassVar[str] = "pair"
 
-    pairs: Pairs
+    people: Pairs
     result: ValueTrial
-    summary: TableSummary
+    estimate: TableEstimate
+
+    @cached_property
+    def summary(self) -> TableSummary:
+        """Shares, intervals, the test of independence and Cramer's V of the two columns."""
+        return TableSummary(self.estimate)
 
     @property
     def kind(self) -> Kind:
@@ -161,20 +166,20 @@ class TableTrial(Trial):
 
     @property
     def who(self) -> str:
-        return f"{len(self.pairs):,} rows, one report of its pair each; {self.truth.size:,} pairs of values"
+        return f"{len(self.people):,} rows, one report of its pair each; {self.truth.size:,} pairs of values"
 
     def _headline(self) -> str:
         detected = sum(row["detected"] for row in self.summary.rows())
         pairs = f"{self.truth.size:,} pairs of values, {detected:,} detected"
-        return f"{len(self.pairs):,} rows, {' and '.join(self.pairs.names)}, {pairs}, {self.result.kind.name}"
+        return f"{len(self.people):,} rows, {' and '.join(self.people.names)}, {pairs}, {self.result.kind.name}"
 
     @property
     def truth(self) -> NDArray[np.float64]:
         """The true shares of the pairs."""
-        return np.asarray(self.pairs.counts / len(self.pairs))
+        return np.asarray(self.people.counts / len(self.people))
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        shares = self.pairs.counts / np.maximum(self.pairs.counts.sum(axis=1, keepdims=True), 1)
+        shares = self.people.counts / np.maximum(self.people.counts.sum(axis=1, keepdims=True), 1)
         for row, true, share in zip(self.summary.rows(), self.truth.ravel(), shares.ravel(), strict=True):
             yield {**row, "true_share": float(true), "true_share_in_row": float(share)}
 
@@ -183,7 +188,7 @@ class TableTrial(Trial):
         """Cramer's V of the rows themselves, of the values that the estimate is of."""
         cells = self.truth
         for axis, left_out in enumerate(((), ()) if self.summary.v is None else self.summary.v.left_out):
-            there = [label not in left_out for label in self.pairs.labels[axis]]
+            there = [label not in left_out for label in self.people.labels[axis]]
             cells = np.compress(there & (self.truth.sum(axis=1 - axis) > 0), cells, axis=axis)
         cells = cells / cells.sum()
         product = np.outer(cells.sum(axis=1), cells.sum(axis=0))
@@ -191,22 +196,16 @@ class TableTrial(Trial):
 
     def facts(self) -> dict[str, Any]:
         return {
-            "columns": list(self.pairs.names),
-            "rows": len(self.pairs),
-            "missing": self.pairs.missing,
+            "columns": list(self.people.names),
+            "rows": len(self.people),
+            "missing": self.people.missing,
             "true_cramers_v": self.true_v,
             **{name: value for name, value in self.summary.to_json().items() if name not in {"variables", "cells"}},
             "cells": list(self.rows()),
         }
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        missing, what = self.pairs.missing, "no value in one of the columns"
-        absent = [absent_note(missing, missing + len(self.pairs), what)] if missing else []
-        return (*self.pairs.notes, *absent, *self.summary.table.notes)
-
     def sentences(self) -> list[str]:
-        low, high = self.summary.table.interval(self.summary.level)
+        low, high = self.estimate.interval(self.summary.level)
         inside = int(np.count_nonzero((low <= self.truth) & (self.truth <= high)))
         same = " (of the values that are not left out)" if self.summary.v and any(self.summary.v.left_out) else ""
         return [
@@ -229,7 +228,7 @@ def collect_pairs(
     """Let every row report its pair by one oracle, and learn the table."""
     result = collect(pairs.population, budget, oracle, seed, advance)
     table = pair_table(result.oracle.mechanism, result.estimate, pairs.names, pairs.labels)
-    return TableTrial(pairs, result, TableSummary(table))
+    return TableTrial(pairs, result, table)
 
 
 def survey_table(columns: Any, epsilon: float = 1.0, *, oracle: str = "auto", rng: Rng = None) -> TableTrial:
@@ -250,7 +249,7 @@ def survey_table(columns: Any, epsilon: float = 1.0, *, oracle: str = "auto", rn
     Returns
     -------
     TableTrial
-        Its `summary` says what was learned; `pairs` are the truth.
+        Its `summary` says what was learned; `people` are the truth.
 
     Raises
     ------

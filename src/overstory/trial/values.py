@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Final, Literal, TextIO, get_args
 
@@ -43,9 +43,7 @@ from overstory.trial.population import (
     MOST_VALUES,
     OF_COLUMN,
     ONE_SPELLING,
-    Column,
     Population,
-    absent_note,
     round_bins,
     symbols,
 )
@@ -68,21 +66,13 @@ ALPHA: Final = 0.05
 class AtOracle:
     """What one oracle would show."""
 
-    name: str  # the oracle
+    oracle: str
     # How many people each of `SHARES` needs, to be detected nine times in ten with a chance of `ALPHA` of any false
     # detection.
-    people: tuple[int, ...]
-    half: float | None  # the share that these people show about half the time, by the rule that `detected` used, if any
-    nine_in_ten: float | None  # the share that they show so often
-
-    def to_json(self) -> dict[str, Any]:
-        needed = {f"{share:g}": count for share, count in zip(SHARES, self.people, strict=True)}
-        return {
-            "oracle": self.name,
-            "people_needed": needed,
-            "detected_half_the_time": self.half,
-            "detected_nine_times_in_ten": self.nine_in_ten,
-        }
+    people_needed: dict[str, int]
+    # The shares that these people show so often, by the rule that `detected` used; None: not even the largest.
+    detected_half_the_time: float | None
+    detected_nine_times_in_ten: float | None
 
 
 @dataclass(frozen=True)
@@ -98,24 +88,27 @@ class Advice:
         return {
             "recommended": self.best.name,
             "alpha": ALPHA,
-            "used": self.at_used.to_json(),
-            "best": self.at_best.to_json(),
+            "used": asdict(self.at_used),
+            "best": asdict(self.at_best),
             "oracles": [choice.to_json() for choice in self.ranking],
         }
 
     def table(self, caption: str = "") -> Table:
         """Return what these people show, by the rule that was used; then how many people shares need."""
         used, best = self.at_used, self.at_best
-        columns = [used] if used.name == best.name else [used, best]
+        columns = [used] if used.oracle == best.oracle else [used, best]
         rows: list[tuple[str, ...]] = [
-            ("detected about half the time from", *(_share(column.half) for column in columns)),
-            ("detected nine times in ten from", *(_share(column.nine_in_ten) for column in columns)),
+            ("detected about half the time from", *(_share(column.detected_half_the_time) for column in columns)),
+            ("detected nine times in ten from", *(_share(column.detected_nine_times_in_ten) for column in columns)),
         ]
         rows += [
-            (f"people to detect a share of {share:.1%}", *(f"{column.people[i]:,}" for column in columns))
-            for i, share in enumerate(SHARES)
+            (
+                f"people to detect a share of {share:.1%}",
+                *(f"{column.people_needed[f'{share:g}']:,}" for column in columns),
+            )
+            for share in SHARES
         ]
-        names = ("", used.name, f"{best.name} (best)")[: 1 + len(columns)]
+        names = ("", used.oracle, f"{best.oracle} (best)")[: 1 + len(columns)]
         return Table.of_cells(caption, names, rows, left=("",))
 
     def words(self, population: Population) -> str:
@@ -157,17 +150,10 @@ class Subject:
     privacy: str = ""  # what it costs a device; empty: what the reports of its mechanism do
 
 
-def subject_of(column: Column, people: Population) -> Subject:
-    """Return what a trial of a file's column is of."""
-    rows = len(people) + (0 if people.is_drawn else people.missing)
-    facts = {"file": column.path, "column": column.name, "rows": rows, "missing": people.missing}
-    return Subject(column.name, "bin" if people.edges else "value", facts=facts)
-
-
 class CountTrial(Trial):
     """A collection of what is counted by value, next to the truth."""
 
-    people: Any  # who took part: the truth
+    people: Any  # they have labels
     oracle: FrequencyOracle  # what they randomized with
     estimate: Estimate  # unbiased, in rows: its counts compare with `truth`
 
@@ -198,10 +184,6 @@ class CountTrial(Trial):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a dictionary per value, the truth and what was learned; values without an order by the truth."""
-        return list(self._rows)
-
-    @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
         at = {label: i for i, label in enumerate(self.people.labels)}
         rows = sorted(self.shown.rows(), key=lambda row: at[row["value"]])
         full = [
@@ -273,14 +255,12 @@ class ValueTrial(CountTrial):
     def advice(self) -> Advice:
         return advise(self)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        epsilon = self.kind.epsilon_report
-        weak = [f"at epsilon {epsilon_text(epsilon)} {NOTHING_HIDDEN}"] if epsilon > WEAK else []
-        return (*self.people.notes, *weak, *self.estimate.notes)
+    def warnings(self) -> Iterator[str]:
+        if (epsilon := self.kind.epsilon_report) > WEAK:
+            yield f"at epsilon {epsilon_text(epsilon)} {NOTHING_HIDDEN}"
 
     def _headline(self) -> str:
-        learned = f"{sum(row['detected'] for row in self._rows):,} of {len(self._rows):,} {self.subject.value}s"
+        learned = f"{np.count_nonzero(self.shown.detected()):,} of {len(self.people.labels):,} {self.subject.value}s"
         return f"{self.subject.title}: {learned} learned from {len(self.people):,} devices"
 
     @property
@@ -357,10 +337,11 @@ EVERY: Final = (
 
 def _thresholds(used: AtOracle) -> str:
     """Say which shares these people show, by the rule that was used."""
-    if used.half is None:
+    half, nine_in_ten = used.detected_half_the_time, used.detected_nine_times_in_ten
+    if half is None:
         return "no share is detected even half the time with so few people at this epsilon"
-    often = "none nine times in ten" if used.nine_in_ten is None else f"nine times in ten from {used.nine_in_ten:.2%}"
-    return f"a value is detected about half the time from a share of {used.half:.2%}, {often}"
+    often = "none nine times in ten" if nine_in_ten is None else f"nine times in ten from {nine_in_ten:.2%}"
+    return f"a value is detected about half the time from a share of {half:.2%}, {often}"
 
 
 def _points(error: float) -> str:
@@ -385,12 +366,8 @@ def _at(built: Mechanism, trial: ValueTrial) -> AtOracle:
     passed = max(int(np.count_nonzero(estimate.detected())), 1)
     shown = partial(smallest_share, built, len(trial.people), values, reports_per_device=each)
     by_rule = partial(shown, alpha=estimate.alpha, num_tests=values / passed)
-    return AtOracle(
-        built.name,
-        tuple(required_sample_size(built, share, values, alpha=ALPHA, reports_per_device=each) for share in SHARES),
-        by_rule(reach=0.0),
-        by_rule(),
-    )
+    needed = partial(required_sample_size, built, num_candidates=values, alpha=ALPHA, reports_per_device=each)
+    return AtOracle(built.name, {f"{share:g}": needed(share) for share in SHARES}, by_rule(reach=0.0), by_rule())
 
 
 def collect(
@@ -510,38 +487,35 @@ def survey(
         raise ParameterError(f"missing = {missing!r}: choose one of {', '.join(get_args(Missing))}")
     if bins is not None and labels is not None:
         raise ParameterError("give bins or labels, not both")
-    in_order = bins is not None
     if bins is not None:
-        listed, codes, notes = _binned(column, bins)
+        people = _binned(column, bins)
     else:
-        listed, codes, notes, in_order = _named(column, labels, missing, by)
-    listed, codes, absent = _with_missing(listed, codes, missing)
-    if len(listed) == 1:
-        listed = (*listed, ANOTHER)
-    population = _surveyed(listed, codes)
-    result = collect(population, TrialBudget(epsilon), oracle, seed_of(rng))
+        people = _read_off(column, by) if labels is None else _listed(column, labels, missing)
+    people = _with_missing(people, missing)
+    result = collect(replace(people, labels=_texts(people.labels)), TrialBudget(epsilon), oracle, seed_of(rng))
+    said = [*result.shown.notes, *people.notes]
     if not result.shown.detected().any():
-        absent.append(
-            f"no value was detected: {len(codes):,} reports at this epsilon are few for {len(listed):,} values"
-        )
-    said = (*result.shown.notes, *notes, *absent)
-    oracle_of = FrequencyOracle(result.kind, listed)
-    about = {"steps": result.shown.steps, "oracle": oracle_of, "in_order": in_order}
-    return converted(Survey, result.shown, values=listed, notes=said, **about)
+        values = len(people.labels)
+        said.append(f"no value was detected: {len(people):,} reports at this epsilon are few for {values:,} values")
+    oracle_of = FrequencyOracle(result.kind, people.labels)
+    about = {"steps": result.shown.steps, "oracle": oracle_of, "in_order": people.in_order}
+    return converted(Survey, result.shown, values=people.labels, notes=tuple(said), **about)
 
 
-def _named(
-    column: Any, labels: Any, missing: Missing, by: str | None
-) -> tuple[tuple[Label, ...], I64, list[str], bool]:
-    """Return the labels, each row's (-1: missing), what a reader must know of both, and whether they are in order."""
-    if labels is not None:
-        listed = labels_from(labels)
-        place = None if None not in listed else listed.index(None)
-        codes = coded(column, listed, missing=-1 if missing == "drop" else place)
-        return listed, np.where(codes == place, -1, codes) if place is not None else codes, [], False
+def _listed(column: Any, labels: Any, missing: Missing) -> Population:
+    """Count the rows of each label that was given."""
+    listed = labels_from(labels)
+    codes = coded(column, listed, missing=len(listed) if missing == "drop" else None)
+    counts = np.bincount(codes, minlength=len(listed) + 1).astype(np.int64)
+    place = listed.index(None) if None in listed else -1
+    absent, counts[place] = int(counts[place]), 0
+    return Population(listed, counts[:-1], missing=absent)
+
+
+def _read_off(column: Any, by: str | None) -> Population:
+    """Count the rows of each value that occurs."""
     read = read_column(column, by)
     values = read.labels[:-1] if None in read.labels else read.labels
-    codes = np.where(read.codes == len(values), -1, read.codes) if None in read.labels else read.codes
     if len(values) > MOST_VALUES:
         raise ParameterError(
             f"the column has {len(values):,} distinct values, more than {MOST_VALUES:,}: give labels=[...] for those "
@@ -560,39 +534,44 @@ def _named(
             f"{len(numbers):,} different numbers are many to tell apart: "
             f"bins=({best.minimum:g}, {best.maximum:g}, {best.count}) would show more"
         )
-    return values, codes, notes, read.in_order
+    counts = read.counts[: len(values)]
+    return Population(values, counts, missing=read.missing, notes=tuple(notes), in_order=read.in_order)
 
 
-def _binned(column: Any, bins: Bins | tuple[float, float, int]) -> tuple[tuple[Label, ...], I64, list[str]]:
+def _binned(column: Any, bins: Bins | tuple[float, float, int]) -> Population:
     if not isinstance(bins, Bins) and (not isinstance(bins, tuple | list) or len(bins) != 3):
         raise ParameterError(f"bins = {bins!r}: give the minimum, the maximum and how many, as in (0, 100, 20)")
     made = bins if isinstance(bins, Bins) else Bins(*bins)
-    numbers = read_numbers(column)
-    absent = np.isnan(numbers)
+    every = read_numbers(column)
+    numbers = every[~np.isnan(every)]
     outside = int(np.count_nonzero((numbers < made.minimum) | (numbers > made.maximum)))
-    codes = np.where(absent, -1, symbols(made, np.where(absent, made.minimum, numbers)))
-    notes = [f"numbers outside the bins, counted in the nearest: {outside:,}"] if outside else []
-    return made.labels, codes, notes
+    counts = np.bincount(symbols(made, numbers), minlength=made.count)
+    notes = (f"numbers outside the bins, counted in the nearest: {outside:,}",) if outside else ()
+    return Population(made.labels, counts, missing=every.size - numbers.size, notes=notes, in_order=True)
 
 
-def _with_missing(labels: tuple[Label, ...], codes: I64, missing: Missing) -> tuple[tuple[Label, ...], I64, list[str]]:
-    """Give missing values a label of their own, or leave them out, and say which."""
-    absent = codes < 0
-    number = int(np.count_nonzero(absent))
-    if missing == "drop" and number:
-        return labels, codes[~absent], [absent_note(number, len(codes))]
-    if not number:
-        return labels, codes, []
-    labels = labels if None in labels else (*labels, None)
-    note = f"{number:,} of {len(codes):,} rows hold no value: they report {label_text(None)}, a value like any other"
-    return labels, np.where(absent, labels.index(None), codes), [note]
-
-
-def _surveyed(labels: tuple[Label, ...], codes: I64) -> Population:
-    if not codes.size:
+def _with_missing(people: Population, missing: Missing) -> Population:
+    """Give missing values a label of their own, or leave them out, and say which; at least two values there are."""
+    labels, counts, absent = people.labels, people.counts, people.missing
+    if missing == "drop":
+        people = people.absent_noted()
+    elif absent:
+        labels = labels if None in labels else (*labels, None)
+        counts = np.append(counts, np.zeros(len(labels) - len(counts), np.int64))
+        counts[labels.index(None)] = absent
+        rows = f"{absent:,} of {len(people) + absent:,} rows hold no value"
+        people = people.noted(f"{rows}: they report {label_text(None)}, a value like any other")
+    if not counts.any():
         raise ParameterError("the column holds nothing to survey: no row has a value")
+    if len(labels) == 1:
+        labels, counts = (*labels, ANOTHER), np.append(counts, 0)
+    return replace(people, labels=labels, counts=counts)
+
+
+def _texts(labels: tuple[Label, ...]) -> tuple[str, ...]:
+    """Return what each label is called, None as no other."""
     texts = [label_text(label) for label in labels]
     if None in labels:
         place = labels.index(None)
         texts[place] = unlike(texts[place], [*texts[:place], *texts[place + 1 :]])
-    return Population(tuple(texts), np.bincount(codes, minlength=len(labels)).astype(np.int64))
+    return tuple(texts)

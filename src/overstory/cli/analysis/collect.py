@@ -23,12 +23,13 @@ from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
 from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
-from overstory.trial.population import Column, draw_population, read_population
+from overstory.trial.population import draw_population, read_population
 from overstory.trial.run import TrialBudget
-from overstory.trial.values import ValueTrial, collect, subject_of
+from overstory.trial.values import Subject, ValueTrial, collect
 
 if TYPE_CHECKING:
-    from overstory.trial.population import Population
+    from overstory.files.io import Advance
+    from overstory.trial.population import People, Population
     from overstory.trial.run import Trial
 
 
@@ -67,55 +68,48 @@ def _check(args: argparse.Namespace) -> None:
 
 def _trial(args: argparse.Namespace, path: str, budget: TrialBudget) -> Trial:
     """Read the file, and let its rows report: pairs of two columns, sets, numbers, or values."""
-    read, collect = _ways(args, path, budget)
     with progress("reading", Path(path).stat().st_size, quiet=args.quiet) as bar:
-        held = read(advance=bar.advance)
-    with progress("devices report", len(held) * budget.reports, quiet=args.quiet) as bar:
-        return collect(held, advance=bar.advance)
+        people, collect = _people(args, path, {"form": form_of(args.csv), "advance": bar.advance})
+    with progress("devices report", len(people) * budget.reports, quiet=args.quiet) as bar:
+        return collect(people, budget, args.oracle, args.seed, advance=bar.advance)
 
 
-def _ways(args: argparse.Namespace, path: str, budget: TrialBudget) -> tuple[Callable[..., Any], Callable[..., Trial]]:
-    """Return what reads a file of this kind, and what collects it."""
-    form = form_of(args.csv)
+def _people(args: argparse.Namespace, path: str, how: dict[str, Any]) -> tuple[People, Callable[..., Trial]]:
+    """Return who takes part, and what collects their reports."""
     if len(args.columns) > 1:
         from overstory.trial.tables import collect_pairs, count_pairs
 
-        collect = partial(collect_pairs, budget=budget, oracle=args.oracle, seed=args.seed)
-        return partial(count_pairs, path, args.columns, form=form), collect
+        return count_pairs(path, args.columns, **how), collect_pairs
     if args.separator is not None:
         from overstory.trial.item_sets import collect_sets, count_sets
 
-        chosen = {"budget": budget, "oracle": args.oracle, "seed": args.seed, "most": args.most}
-        return partial(count_sets, path, args.column, args.separator, form=form), partial(collect_sets, **chosen)
+        return count_sets(path, args.column, args.separator, **how), partial(collect_sets, most=args.most)
     if args.numeric is not None:
         from overstory.trial.numbers import collect_numbers, read_column_of_numbers  # which loads SciPy
 
-        chosen = {"learned": args.numeric, "epsilon": budget.epsilon, "oracle": args.oracle}
-        chosen |= dict(zip(("minimum", "maximum"), args.range or (None, None), strict=True))
-        rng = np.random.default_rng([args.seed, 3])
-        return partial(read_column_of_numbers, path, args.column, form=form), partial(
-            collect_numbers, rng=rng, **chosen
-        )
+        ends = dict(zip(("minimum", "maximum"), args.range or (None, None), strict=True))
+        return read_column_of_numbers(path, args.column, **how), partial(collect_numbers, learned=args.numeric, **ends)
 
-    column = _column(args, path)
-    return partial(read_population, column, seed=args.seed), partial(_collect_values, args, column, budget)
+    how |= {"bins": _bins(args), "candidates": args.candidates, "people": args.people, "seed": args.seed}
+    return read_population(path, args.column, **how), partial(_collect_values, args.file, args.column)
 
 
-def _column(args: argparse.Namespace, path: str) -> Column:
-    bins = None
-    if args.bins is not None:
-        low, high, count = args.bins
-        if not count.is_integer():
-            raise ParameterError(f"--bins: {count:g} is no number of bins")
-        bins = low, high, int(count)
-    return Column(path, args.column, bins, args.candidates, args.people, form_of(args.csv))
+def _bins(args: argparse.Namespace) -> tuple[float, float, int] | None:
+    if args.bins is None:
+        return None
+    low, high, count = args.bins
+    if not count.is_integer():
+        raise ParameterError(f"--bins: {count:g} is no number of bins")
+    return low, high, int(count)
 
 
 def _collect_values(
-    args: argparse.Namespace, column: Column, budget: TrialBudget, population: Population, advance: Callable[..., Any]
+    file: str, column: str, people: Population, budget: TrialBudget, oracle: str, seed: int, advance: Advance
 ) -> ValueTrial:
-    trial = collect(population, budget, args.oracle, args.seed, advance)
-    return replace(trial, subject=subject_of(replace(column, path=args.file), population), is_advised=True)
+    rows = len(people) + (0 if people.is_drawn else people.missing)
+    facts = {"file": file, "column": column, "rows": rows, "missing": people.missing}
+    subject = Subject(column, "bin" if people.edges else "value", facts=facts)
+    return replace(collect(people, budget, oracle, seed, advance), subject=subject, is_advised=True)
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:

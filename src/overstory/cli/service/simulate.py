@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     begun, total = time.monotonic(), args.devices * len(when)
     with _collector(args, registry) as post, progress("simulating", total, quiet=args.quiet) as bar:
         fleet = _fleet(args, registry, lambda request: post(request, fleet.clock()))
-        fleet.run(holders.devices(args.devices), when, bar.advance if bar.is_shown else None)
+        fleet.run(holders.devices(args.devices), when, bar.advance)
     if args.truth:
         _write_truth(args.truth, when, holders)
     taken = time.monotonic() - begun
