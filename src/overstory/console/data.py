@@ -419,21 +419,16 @@ class ConsoleData:
         except ParameterError as error:
             raise ScreenError(400, f"group: {error}" if group else str(error)) from error
 
-    def estimates(
-        self, counts: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions = PLAIN
-    ) -> EstimateSeries:
-        """Return estimates, each decoded once; ScreenError 400: unfit option, 202: ask again, 503: too much waits."""
-        return self.all_estimates([counts], reading, options)[0]
+    def read(self, counts: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> Any:
+        """Return a reading, decoded once; ScreenError 400: unfit option, 202: ask again, 503: too much waits."""
+        return self.read_all([counts], kind, options)[0]
 
-    def all_estimates(
-        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions = PLAIN
-    ) -> list[EstimateSeries]:
+    def read_all(self, several: Sequence[PeriodCounts], kind: Aggregation, options: EstimateOptions) -> list[Any]:
+        of_shares = several[0].metric.reading == "shares"
         with _as_screen_errors():
-            return self.decoder.read_all(several, reading, options)
-
-    def reading(self, counts: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> Reading:
-        with _as_screen_errors():
-            return self.decoder.read_reading(counts, kind, options)
+            if of_shares:
+                return list(self.decoder.read_all(several, kind, options))
+            return [self.decoder.read_reading(counted, kind, options) for counted in several]
 
 
 @contextmanager

@@ -237,9 +237,8 @@ class _Board:
         if is_shares(metric):
             return {period: one for period, one in history.estimates.items() if first <= period <= shown}
         if metric.reading in WHOLE_RANGE:
-            search: Any = self.data.reading(self.data.counts(metric, None, shown), "total", options)
-            return {shown: search.discovered}
-        reading = self.data.reading(self.data.counts(metric, first, shown), "per-period", options)
+            return {shown: self.data.read(self.data.counts(metric, None, shown), "total", options).discovered}
+        reading = self.data.read(self.data.counts(metric, first, shown), "per-period", options)
         return {part.last: part.estimate for part in reading.parts}
 
 
