@@ -175,7 +175,7 @@ def test_other_is_the_sum_with_an_interval_of_its_own(client, data, registry):
     values = json.loads(ET.fromstring(client.get("/m/theme.svg").text).find(f".//{SVG}metadata").text)
     other = values["series"][-1]
     assert other["name"] == "2 more values"  # "other" may be what the registry calls a value
-    (part,) = data.estimates(data.counts(registry["theme"], LAST_WEEK, LAST_WEEK), "per-period").parts
+    (part,) = data.read(data.counts(registry["theme"], LAST_WEEK, LAST_WEEK), "per-period").parts
     expected = total(part.estimate, THEMES[5:])
     assert [other[key][-1] for key in ("share", "low", "high")] == pytest.approx(
         [100 * expected.estimate, 100 * expected.low, 100 * expected.high], abs=0.005

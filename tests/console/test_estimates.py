@@ -297,7 +297,7 @@ def test_estimates_of_one_list_share_it(estimates):
 
 
 def show_slowly(data, _):
-    data.estimates(weeks(METRICS["pages"], 2), "per-period")
+    data.read(weeks(METRICS["pages"], 2), "per-period")
     return View("Ready", (Heading(1, "Ready"),))
 
 

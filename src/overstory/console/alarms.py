@@ -137,7 +137,7 @@ def read_history(data: ConsoleData, metric: Metric, drawn: int = 0) -> MetricHis
         return history
     try:
         counts = data.store.counts(metric, wanted[0], wanted[-1], wanted)
-        series = data.estimates(PeriodCounts(metric, wanted[0], wanted[-1], counts), "per-period")
+        series = data.read(PeriodCounts(metric, wanted[0], wanted[-1], counts), "per-period")
     except ScreenError as error:
         if error.status == 202:
             raise

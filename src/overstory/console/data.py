@@ -15,10 +15,9 @@ import signal
 import threading
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -29,7 +28,7 @@ from overstory.presentation.formats import date_words
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.sampling import context
 from overstory.queries.counts import PeriodCounts, read_store
-from overstory.queries.estimates import EstimateSeries, estimate_counts, read_estimates
+from overstory.queries.estimates import estimate_counts, read_estimates
 from overstory.queries.readings import PLAIN, Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
@@ -256,10 +255,12 @@ class Estimates:
         self._lock = threading.Lock()
         self._queue = ThreadPoolExecutor(1, "decoding")
 
-    def read_all(
-        self, several: Sequence[PeriodCounts], reading: Aggregation, options: EstimateOptions
-    ) -> list[EstimateSeries]:
-        """Return estimates; ScreenError 202: not all are ready, 503: too much waits; or WorkerError."""
+    def read_all(self, several: Sequence[PeriodCounts], kind: Aggregation, options: EstimateOptions) -> list[Any]:
+        """Return readings of one metric; ScreenError 202: not all are ready, 503: too much waits; or WorkerError."""
+        if several[0].metric.reading != "shares":
+            tasks = [reading_task(counted, kind, options) for counted in several]
+            readings = self._decode({task.key: task for task in tasks})
+            return [readings[task.key] for task in tasks]
         ready, missing = dict[bytes, "Estimate"](), dict[bytes, Task]()
         digests: dict[int, bytes] = {}  # by metric: each is one object in `several`
 
@@ -281,16 +282,11 @@ class Estimates:
             ready[key] = estimate
             return estimate
 
-        series = [read_estimates(counted, reading, options, estimator=look_up) for counted in several]
+        series = [read_estimates(counted, kind, options, estimator=look_up) for counted in several]
         if missing:
             ready |= self._decode(missing)
-            series = [read_estimates(counted, reading, options, estimator=look_up) for counted in several]
+            series = [read_estimates(counted, kind, options, estimator=look_up) for counted in several]
         return series
-
-    def read_reading(self, counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Reading:
-        task = reading_task(counted, kind, options)
-        reading: Reading | None = self.cache.get(task.key)
-        return self._decode({task.key: task})[task.key] if reading is None else reading
 
     def _decode(self, tasks: Mapping[bytes, Task]) -> dict[bytes, Any]:
         ready, futures = self._enqueue(tasks)
@@ -419,32 +415,15 @@ class ConsoleData:
         except ParameterError as error:
             raise ScreenError(400, f"group: {error}" if group else str(error)) from error
 
-    def estimates(
-        self, counts: PeriodCounts, reading: Aggregation = "total", options: EstimateOptions = PLAIN
-    ) -> EstimateSeries:
-        """Return estimates, each decoded once; ScreenError 400: unfit option, 202: ask again, 503: too much waits."""
-        return self.all_estimates([counts], reading, options)[0]
+    def read(self, counts: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> Any:
+        """Return a reading, decoded once; ScreenError 400: unfit option, 202: ask again, 503: too much waits."""
+        return self.read_all([counts], kind, options)[0]
 
-    def all_estimates(
-        self, several: Sequence[PeriodCounts], reading: Aggregation = "total", options: EstimateOptions = PLAIN
-    ) -> list[EstimateSeries]:
-        with _as_screen_errors():
-            return self.decoder.read_all(several, reading, options)
-
-    def reading(self, counts: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> Reading:
-        with _as_screen_errors():
-            return self.decoder.read_reading(counts, kind, options)
-
-
-@contextmanager
-def _as_screen_errors() -> Iterator[None]:
-    """Give what can go wrong with an estimate the status of its page."""
-    try:
-        yield
-    except WorkerError as error:
-        raise ScreenError(503, str(error)) from error
-    except ParameterError as error:
-        raise ScreenError(400, str(error)) from error
+    def read_all(self, several: Sequence[PeriodCounts], kind: Aggregation, options: EstimateOptions) -> list[Any]:
+        try:
+            return self.decoder.read_all(several, kind, options)
+        except (WorkerError, ParameterError) as error:
+            raise ScreenError(503 if isinstance(error, WorkerError) else 400, str(error)) from error
 
 
 class CandidateLists:

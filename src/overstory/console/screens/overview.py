@@ -237,9 +237,8 @@ class _Board:
         if is_shares(metric):
             return {period: one for period, one in history.estimates.items() if first <= period <= shown}
         if metric.reading in WHOLE_RANGE:
-            search: Any = self.data.reading(self.data.counts(metric, None, shown), "total", options)
-            return {shown: search.discovered}
-        reading = self.data.reading(self.data.counts(metric, first, shown), "per-period", options)
+            return {shown: self.data.read(self.data.counts(metric, None, shown), "total", options).discovered}
+        reading = self.data.read(self.data.counts(metric, first, shown), "per-period", options)
         return {part.last: part.estimate for part in reading.parts}
 
 
@@ -324,16 +323,33 @@ class HealthQuery(Query):
 
 def show_health(data: ConsoleData, query: HealthQuery) -> View:
     """Show whether the collection is healthy: what an operator looks at first."""
-    health = _Health(data, data.clock(), query.days)
+    now, collectors, refusals = data.clock(), data.store.collectors(), data.store.refusals()
+    silent = [state for state in collectors if state.silent(now)]
+    reports, notes = _reports(data), [note.to_json() for note in reversed(data.store.notes())]
+    by_day = _refused_by_day(refusals, int(now // DAY) - query.days + 1)
+    by_metric = _refused_by_metric(data, refusals, now - query.days * DAY)
     blocks = (
-        Heading(1, health.headline),
-        *health.alarms(),
-        *health.of_reports(),
-        *health.of_refusals(),
-        *health.of_collectors(),
-        *health.of_notes(),
+        Heading(1, f"Health: {len(collectors) - len(silent):,} of {len(collectors):,} collectors answer"),
+        *([] if collectors else [Notice("No collector has sent a heartbeat within a week.")]),
+        *(
+            Notice(f"Collector {_short(one.id)} has been silent since {_moment(data, one.last_seen)}.")
+            for one in silent
+        ),
+        *_low_volumes(data, reports),
+        Heading(2, "Reports", "reports"),
+        reports,
+        Paragraph("A running period is not compared. A period that is over still takes late reports for a while."),
+        *_refusal_blocks(data, query.days, by_day, by_metric),
+        *_collector_blocks(data, collectors, silent),
+        *_note_blocks(data, notes),
     )
-    return View("Health", blocks, health.reports, facts=health.facts())
+    facts = {
+        "notes": notes,
+        "refused_by_day": by_day,
+        "refused_by_metric": by_metric,
+        "collectors": [{**state.to_json(), "silent": state in silent} for state in collectors],
+    }
+    return View("Health", blocks, reports, facts=facts)
 
 
 def change_notes(data: ConsoleData, fields: Mapping[str, str]) -> str:
@@ -352,176 +368,130 @@ def change_notes(data: ConsoleData, fields: Mapping[str, str]) -> str:
     return "/health#notes"
 
 
-@dataclass(frozen=True)
-class _Health:
-    """What the store says at one moment."""
+def _low_volumes(data: ConsoleData, reports: Table) -> Iterator[Block]:
+    for row in reports.rows:
+        if row["stands_out"]:
+            when = with_article(data.words(row["period"]))
+            usual = f"the median of the {BEFORE} periods before is {row['median']:,.0f}"
+            words = f"{row['title']}: {row['reports']:,} reports in {when}, {usual}."
+            yield Notice(words, address=f"/m/{row['metric']}")
 
-    data: ConsoleData
-    now: float
-    days: int
 
-    @cached_property
-    def collectors(self) -> list[CollectorState]:
-        return self.data.store.collectors()
+def _reports(data: ConsoleData) -> Table:
+    columns = (
+        Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
+        Column("period", "Newest that is over", data.words, is_left=True),
+        Column("reports", "Reports", _known),
+        Column("median", f"Median of the {BEFORE} before", _known),
+        Column("share", "Of the median", lambda share: _known(share and 100 * share, "%"), tone=volume_tone),
+        Column("running", "Running", _known),
+        Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=_line, is_left=True),
+    )
+    rows = [volume(data, metric) for metric in data.registry.values()]
+    return Table("Reports of each metric", columns, rows)
 
-    @cached_property
-    def refusals(self) -> Refusals:
-        return self.data.store.refusals()
 
-    def moment(self, unix_time: int) -> str:
-        return self.data.words(f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%dT%H:%M}")
-
-    @property
-    def silent(self) -> list[CollectorState]:
-        return [state for state in self.collectors if state.silent(self.now)]
-
-    @property
-    def headline(self) -> str:
-        answering = len(self.collectors) - len(self.silent)
-        return f"Health: {answering:,} of {len(self.collectors):,} collectors answer"
-
-    def alarms(self) -> Iterator[Block]:
-        if not self.collectors:
-            yield Notice("No collector has sent a heartbeat within a week.")
-        for state in self.silent:
-            yield Notice(f"Collector {_short(state.id)} has been silent since {self.moment(state.last_seen)}.")
-        for row in self.reports.rows:
-            if row["stands_out"]:
-                when = with_article(self.data.words(row["period"]))
-                usual = f"the median of the {BEFORE} periods before is {row['median']:,.0f}"
-                words = f"{row['title']}: {row['reports']:,} reports in {when}, {usual}."
-                yield Notice(words, address=f"/m/{row['metric']}")
-
-    @cached_property
-    def reports(self) -> Table:
-        columns = (
-            Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
-            Column("period", "Newest that is over", self.data.words, is_left=True),
-            Column("reports", "Reports", _known),
-            Column("median", f"Median of the {BEFORE} before", _known),
-            Column("share", "Of the median", lambda share: _known(share and 100 * share, "%"), tone=volume_tone),
-            Column("running", "Running", _known),
-            Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=_line, is_left=True),
-        )
-        rows = [volume(self.data, metric) for metric in self.data.registry.values()]
-        return Table("Reports of each metric", columns, rows)
-
-    def of_reports(self) -> Iterator[Block]:
-        yield Heading(2, "Reports", "reports")
-        yield self.reports
-        yield Paragraph("A running period is not compared. A period that is over still takes late reports for a while.")
-
-    @property
-    def by_day(self) -> list[dict[str, Any]]:
-        first = int(self.now // DAY) - self.days + 1
-        rows = [
-            {
-                "day": _day(day),
-                "reason": reason,
-                "refused": count,
-                "detail": Reason(reason).detail
-                if reason in set(Reason)
-                else "A reason that this version does not know.",
-            }
-            for (day, reason), count in self.refusals.by_day.items()
-            if day >= first and count
-        ]
-        return sorted(rows, key=lambda row: (row["day"], row["refused"]), reverse=True)
-
-    @property
-    def by_metric(self) -> list[dict[str, Any]]:
-        rows = []
-        for (name, period, reason), count in self.refusals.by_metric.items():
-            metric = self.data.registry.metrics.get(name)
-            if count and metric is not None and metric.period.start(period + 1) > self.now - self.days * DAY:
-                label = metric.period.label(period)
-                rows.append({"metric": name, "period": label, "reason": reason, "refused": count})
-        return sorted(rows, key=lambda row: (row["period"], row["metric"], row["refused"]), reverse=True)
-
-    def of_refusals(self) -> Iterator[Block]:
-        yield Heading(2, "Refused", "refused")
-        days = number_field("days", "Days", self.days, 1, 400, 1)
-        yield Form("Which days", (days,), "Show", "/health", is_live=True)
-        if not self.by_day:
-            yield Paragraph(f"Nothing was refused in the last {self.days} days.")
-            return
-        yield Paragraph("Reports, batches and requests by day; the metric is not stored with the day.")
-        reason, refused = Column("reason", "Reason", is_left=True), Column("refused", "Refused", thousands)
-        detail = Column("detail", "What it means", is_left=True)
-        yield Table(
-            "Refused by day",
-            (Column("day", "Day (UTC)", self.data.words, is_left=True), reason, refused, detail),
-            self.by_day,
-        )
-        if self.by_metric:
-            named = Column("metric", "Metric", is_left=True), Column("period", "Period", self.data.words, is_left=True)
-            yield Table("Refused by metric, in the metric's own periods", (*named, reason, refused), self.by_metric)
-
-    def of_collectors(self) -> Iterator[Block]:
-        yield Heading(2, "Collectors", "collectors")
-        columns = (
-            Column("id", "Collector", _short, is_left=True, is_code=True),
-            Column("state", "State", is_left=True, tone=lambda state: "bad" if state == "silent" else "good"),
-            Column("last_seen", "Last seen", is_left=True),
-            Column("started", "Started", is_left=True),
-            Column("waiting", "Reports waiting", thousands),
-            Column("version", "Version", is_left=True),
-        )
-        rows = [
-            asdict(state)
-            | {
-                "state": "silent" if state.silent(self.now) else "answers",
-                "last_seen": self.moment(state.last_seen),
-                "started": self.moment(state.started),
-            }
-            for state in self.collectors
-        ]
-        if rows:
-            yield Table("Collectors of the last week", columns, rows)
-        yield Paragraph(
-            "A collector sends a heartbeat every 15 seconds; one that has been silent for 60 is shown as such, and "
-            "leaves the list after a week. Its id is random."
-        )
-
-    @cached_property
-    def notes(self) -> list[dict[str, Any]]:
-        return [note.to_json() for note in reversed(self.data.store.notes())]
-
-    def of_notes(self) -> Iterator[Block]:
-        yield Heading(2, "Notes", "notes")
-        yield Paragraph(
-            "Releases are drawn on the charts. Who wrote a note, and when, is not stored: write no names into it."
-        )
-        if self.notes:
-            columns = (
-                Column("day", "Day", self.data.words, is_left=True),
-                Column("kind", "Kind", is_left=True),
-                Column("metric", "Metric", lambda metric: metric or "all", is_left=True),
-                Column("text", "Note", is_left=True),
-            )
-            yield Table("Notes, the newest day first", columns, self.notes)
-        metrics = (("", "all metrics"), *((name, metric.title) for name, metric in self.data.registry.items()))
-        fields = (
-            Field("text", "Note"),
-            Field("day", "Day (UTC)", _day(int(self.now // DAY)), "date"),
-            Field("kind", "Kind", "note", "choice", tuple((kind, kind) for kind in NOTE_KINDS)),
-            Field("metric", "Metric", "", "choice", metrics),
-        )
-        yield Form("Add a note", fields, "Add the note", "/health", "post")
-        if self.notes:
-            which = tuple(
-                (note["id"], f"{self.data.words(note['day'])}, {note['kind']}: {note['text'][:60]}")
-                for note in self.notes
-            )
-            yield Form("Remove a note", (Field("note", "Note", "", "choice", which),), "Remove it", "/health", "post")
-
-    def facts(self) -> Mapping[str, Any]:
-        return {
-            "notes": self.notes,
-            "refused_by_day": self.by_day,
-            "refused_by_metric": self.by_metric,
-            "collectors": [{**state.to_json(), "silent": state.silent(self.now)} for state in self.collectors],
+def _refused_by_day(refusals: Refusals, first: int) -> list[dict[str, Any]]:
+    rows = [
+        {
+            "day": _day(day),
+            "reason": reason,
+            "refused": count,
+            "detail": Reason(reason).detail if reason in set(Reason) else "A reason that this version does not know.",
         }
+        for (day, reason), count in refusals.by_day.items()
+        if day >= first and count
+    ]
+    return sorted(rows, key=lambda row: (row["day"], row["refused"]), reverse=True)
+
+
+def _refused_by_metric(data: ConsoleData, refusals: Refusals, since: float) -> list[dict[str, Any]]:
+    rows = []
+    for (name, period, reason), count in refusals.by_metric.items():
+        metric = data.registry.metrics.get(name)
+        if count and metric is not None and metric.period.start(period + 1) > since:
+            label = metric.period.label(period)
+            rows.append({"metric": name, "period": label, "reason": reason, "refused": count})
+    return sorted(rows, key=lambda row: (row["period"], row["metric"], row["refused"]), reverse=True)
+
+
+def _refusal_blocks(data: ConsoleData, days: int, by_day: Sequence[Row], by_metric: Sequence[Row]) -> Iterator[Block]:
+    yield Heading(2, "Refused", "refused")
+    field = number_field("days", "Days", days, 1, 400, 1)
+    yield Form("Which days", (field,), "Show", "/health", is_live=True)
+    if not by_day:
+        yield Paragraph(f"Nothing was refused in the last {days} days.")
+        return
+    yield Paragraph("Reports, batches and requests by day; the metric is not stored with the day.")
+    reason, refused = Column("reason", "Reason", is_left=True), Column("refused", "Refused", thousands)
+    detail = Column("detail", "What it means", is_left=True)
+    yield Table(
+        "Refused by day",
+        (Column("day", "Day (UTC)", data.words, is_left=True), reason, refused, detail),
+        by_day,
+    )
+    if by_metric:
+        named = Column("metric", "Metric", is_left=True), Column("period", "Period", data.words, is_left=True)
+        yield Table("Refused by metric, in the metric's own periods", (*named, reason, refused), by_metric)
+
+
+def _collector_blocks(
+    data: ConsoleData, collectors: Sequence[CollectorState], silent: Sequence[CollectorState]
+) -> Iterator[Block]:
+    yield Heading(2, "Collectors", "collectors")
+    columns = (
+        Column("id", "Collector", _short, is_left=True, is_code=True),
+        Column("state", "State", is_left=True, tone=lambda state: "bad" if state == "silent" else "good"),
+        Column("last_seen", "Last seen", is_left=True),
+        Column("started", "Started", is_left=True),
+        Column("waiting", "Reports waiting", thousands),
+        Column("version", "Version", is_left=True),
+    )
+    rows = [
+        asdict(state)
+        | {
+            "state": "silent" if state in silent else "answers",
+            "last_seen": _moment(data, state.last_seen),
+            "started": _moment(data, state.started),
+        }
+        for state in collectors
+    ]
+    if rows:
+        yield Table("Collectors of the last week", columns, rows)
+    yield Paragraph(
+        "A collector sends a heartbeat every 15 seconds; one that has been silent for 60 is shown as such, and "
+        "leaves the list after a week. Its id is random."
+    )
+
+
+def _note_blocks(data: ConsoleData, notes: Sequence[Row]) -> Iterator[Block]:
+    yield Heading(2, "Notes", "notes")
+    yield Paragraph(
+        "Releases are drawn on the charts. Who wrote a note, and when, is not stored: write no names into it."
+    )
+    if notes:
+        columns = (
+            Column("day", "Day", data.words, is_left=True),
+            Column("kind", "Kind", is_left=True),
+            Column("metric", "Metric", lambda metric: metric or "all", is_left=True),
+            Column("text", "Note", is_left=True),
+        )
+        yield Table("Notes, the newest day first", columns, notes)
+    metrics = (("", "all metrics"), *((name, metric.title) for name, metric in data.registry.items()))
+    fields = (
+        Field("text", "Note"),
+        Field("day", "Day (UTC)", _day(int(data.clock() // DAY)), "date"),
+        Field("kind", "Kind", "note", "choice", tuple((kind, kind) for kind in NOTE_KINDS)),
+        Field("metric", "Metric", "", "choice", metrics),
+    )
+    yield Form("Add a note", fields, "Add the note", "/health", "post")
+    if notes:
+        which = tuple((note["id"], f"{data.words(note['day'])}, {note['kind']}: {note['text'][:60]}") for note in notes)
+        yield Form("Remove a note", (Field("note", "Note", "", "choice", which),), "Remove it", "/health", "post")
+
+
+def _moment(data: ConsoleData, unix_time: int) -> str:
+    return data.words(f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%dT%H:%M}")
 
 
 def _line(row: Row) -> Picture | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -79,145 +79,112 @@ def reading_words(metric: Metric) -> str:
 OPTIONS: Final = ("alpha", "correction", "reports_per_device", "pool")
 
 
+def options_of(query: Any) -> EstimateOptions:
+    """Return what an address asks of estimates, whose intervals are of all devices like these."""
+    asked = {name: getattr(query, name) for name in OPTIONS if hasattr(query, name)}
+    return EstimateOptions(**asked, interval_kind="population")
+
+
+@dataclass
 class Page:
-    """A page of a metric: a part that yields nothing is not on it; `said` stands for missing numbers."""
+    """The page of a metric: its parts in their order, of which an empty one is not on it."""
 
-    place: ClassVar[str] = ""  # what the links of the metric call it; empty: its period
-    submit: ClassVar[str] = "Show"
-
-    def __init__(
-        self,
-        data: ConsoleData,
-        metric: Metric,
-        query: Any,
-        counted: PeriodCounts,
-        period: str = "",
-        said: Sequence[Notice] = (),
-    ) -> None:
-        self.data, self.metric, self.query, self.counted = data, metric, query, counted
-        self.period, self.said = period, said
-        self.group: str = getattr(query, "group", "")
-
-    @property
-    def title(self) -> str:
-        period = f", {self.data.words(self.period)}" if self.period else ""
-        group = f", {self.metric.groups.by} {self.group}" if self.metric.groups is not None and self.group else ""
-        return f"{self.metric.title}{period}{group}"
-
-    @property
-    def asks(self) -> str:
-        return "What is shown"
-
-    @property
-    def address(self) -> str:
-        return f"/m/{self.metric.id}/{self.period}" if self.period else f"/m/{self.metric.id}"
-
-    @property
-    def options(self) -> EstimateOptions:
-        asked = {name: getattr(self.query, name) for name in OPTIONS if hasattr(self.query, name)}
-        return EstimateOptions(**asked, interval_kind="population")
-
-    @property
-    def refresh(self) -> int:
-        return 0
+    data: ConsoleData
+    metric: Metric
+    query: Any
+    counted: PeriodCounts
+    period: str = ""
+    end: str = ""  # of its address, where it is no period's
+    place: str = ""  # what the links of the metric call it; empty: its period
+    words: str | None = None  # after the title; None: how many reports there are
+    lead: Sequence[Block] = ()  # below the description
+    notices: Sequence[Block] = ()
+    pictures: Sequence[Picture] = ()
+    choices: Sequence[Block] = ()  # below the first picture
+    figures: Sequence[tuple[str, str]] = ()
+    tables: Sequence[Block] = ()
+    asks: str = "What is shown"  # the title of the form
+    fields: Sequence[Field] = ()
+    submit: str = "Show"
+    more: Sequence[Block] = ()
+    rests_on: Sequence[Block] | None = None  # None: the denominator, the last period, and `sentences`
+    sentences: Sequence[str] = ()
+    table: Table | None = None  # of the downloads, with `facts`
+    facts: Mapping[str, Any] | None = None  # None: the metric, and how many reports
+    refresh: int = 0
 
     def view(self, status: int = 200) -> View:
-        figures, fields, rests_on = tuple(self.figures()), tuple(self.fields()), tuple(self.rests_on())
-        form = Form(self.asks, (*self.group_fields(), *fields), self.submit, self.address, is_live=True)
-        notices, pictures = tuple(self.notices()), tuple(map(Figure, self.pictures()))
-        faint = tuple(block for block in notices if isinstance(block, Notice) and block.tone == "faint" and pictures)
+        words = f"{self.counted.num_reports:,} reports" if self.words is None else self.words
+        faint = [block for block in self.notices if isinstance(block, Notice) and block.tone == "faint"]
+        faint, pictures = faint if self.pictures else [], tuple(map(Figure, self.pictures))
+        form = Form(self.asks, (*self._group_field(), *self.fields), self.submit, self.address, is_live=True)
+        rests_on = tuple(self._rests_on() if self.rests_on is None else self.rests_on)
         blocks = (
-            *self.head(),
-            *(block for block in notices if block not in faint),
+            self._links(),
+            Heading(1, f"{self.title}: {words}" if words else self.title),
+            Paragraph(self.metric.description, is_lead=True),
+            *self.lead,
+            *(block for block in self.notices if block not in faint),
             *pictures[:1],
-            *self.choices(),
+            *self.choices,
             *pictures[1:],
-            *((KeyValues(figures, "figures"),) if figures else ()),
+            *((KeyValues(tuple(self.figures), "figures"),) if self.figures else ()),
             *(replace(note, more=tuple(other.text for other in faint[1:])) for note in faint[:1]),
-            *self.tables(),
-            *((form,) if fields else ()),
-            *self.more(),
+            *self.tables,
+            *((form,) if self.fields else ()),
+            *self.more,
             *((Heading(2, "What these numbers rest on"), *rests_on) if rests_on else ()),
         )
         picture = next((block.picture for block in blocks if isinstance(block, Figure)), None)
-        return View(self.title, blocks, self.table, picture, self.facts(), status=status, refresh=self.refresh)
+        facts = {"metric": self.metric.id, "reports": self.counted.num_reports} if self.facts is None else self.facts
+        return View(self.title, blocks, self.table, picture, facts, status=status, refresh=self.refresh)
 
-    # The parts, from the top of the page to its foot.
+    def show_reading(self, reading: Reading) -> None:
+        """Take the parts that a reading has which is not of shares: its pictures, tables and files."""
+        self.pictures, self.tables = reading_pictures(reading), list(reading_blocks(reading))
+        self.table, self.facts = reading.as_table(), facts_of(reading)
 
-    def head(self) -> Iterator[Block]:
-        words = self.words()
-        yield metric_links(self.data, self.metric, self.place or capitalized(self.data.words(self.period)), self.period)
-        yield Heading(1, f"{self.title}: {words}" if words else self.title)
-        yield Paragraph(self.metric.description, is_lead=True)
+    @property
+    def title(self) -> str:
+        groups, group = self.metric.groups, str(getattr(self.query, "group", ""))
+        period = f", {self.data.words(self.period)}" if self.period else ""
+        return f"{self.metric.title}{period}" + (f", {groups.by} {group}" if groups is not None and group else "")
 
-    def words(self) -> str:
-        return f"{self.counted.num_reports:,} reports"
+    @property
+    def address(self) -> str:
+        end = self.period or self.end
+        return f"/m/{self.metric.id}/{end}" if end else f"/m/{self.metric.id}"
 
-    def figures(self) -> Iterable[tuple[str, str]]:
-        return ()
+    def _links(self) -> Links:
+        """Return the pages of the metric: that of its newest period with reports, and that of this period."""
+        metric, data, path = self.metric, self.data, f"/m/{self.metric.id}"
+        newest = map(self.label, data.store.periods(metric.id)[-1:])
+        labels = dict.fromkeys((*newest, *filter(None, (self.period,))))
+        periods = ((capitalized(data.words(label)), f"{path}/{label}") for label in labels)
+        privacy = f"/about/{metric.id}#privacy"
+        places = (("Over time", path), *periods, ("Compare", f"{path}/compare"), ("Privacy", privacy))
+        return Links(metric.title, places, self.place or capitalized(data.words(self.period)))
 
-    def notices(self) -> Iterable[Block]:
-        return self.said
-
-    def pictures(self) -> Iterable[Picture]:
-        return ()
-
-    def choices(self) -> Iterable[Block]:
-        return ()
-
-    def tables(self) -> Iterable[Block]:
-        return ()
-
-    def fields(self) -> Iterable[Field]:
-        return ()
-
-    def group_fields(self) -> Iterator[Field]:
+    def _group_field(self) -> Iterator[Field]:
         groups = self.metric.groups
         if groups is not None and hasattr(self.query, "group"):
             shown = [(name, name) for name in groups.names if not groups.hidden(name)]
-            yield Field("group", f"Group by {groups.by}", self.group, "choice", (("", "all devices"), *shown))
+            yield Field("group", f"Group by {groups.by}", self.query.group, "choice", (("", "all devices"), *shown))
 
-    def more(self) -> Iterable[Block]:
-        return ()
-
-    def rests_on(self) -> Iterable[Block]:
-        reports, periods = self.counted.num_reports, self.counted.periods
+    def _rests_on(self) -> Iterator[Block]:
+        counted, of_shares = self.counted, is_shares(self.metric)
+        reports, periods = counted.num_reports, counted.periods
         each = "one per device" if len(periods) < 2 else f"of {len(periods):,} periods, at most one per device in each"
-        yield KeyValues(
-            (
-                ("Percent of what", f"of {reports:,} reports, {each}"),
-                ("Last period with reports", self.when(periods[-1]) if periods else "none"),
-                *self.intervals(),
-            )
-        )
-        sentences = (*map(sentence, self.panel()), *self.sentences())
+        facts = [("Percent of what", f"of {reports:,} reports, {each}")]
+        facts.append(("Last period with reports", self.when(periods[-1]) if periods else "none"))
+        if of_shares and periods:  # another reading says among its own sentences what its intervals and the panel are
+            facts.append(("Intervals", interval_words("population")))
+        yield KeyValues(tuple(facts))
+        sentences = [*self.sentences, *_other_dimensions(self.metric)]
+        if of_shares:
+            sentences = [*map(sentence, counted.panel_sentences()), *sentences, *counted.central_sentences()]
         if sentences:
             yield Lines(*sentences)
-
-    def intervals(self) -> Iterable[tuple[str, str]]:
-        words = interval_words("population")
-        return (("Intervals", words),) if self.counted.periods else ()
-
-    def panel(self) -> Iterable[str]:
-        return self.counted.panel_sentences()
-
-    def sentences(self) -> Iterable[str]:
-        groups = self.metric.groups
-        if self.metric.reading == "table":
-            return ()
-        if groups is None:
-            return (NO_DIMENSIONS,)
-        named = f"A report names the {groups.by} of its device in clear, and no noise protects that."
-        return (f"{named} Nothing else that goes together with its value can be looked up afterwards.",)
-
-    # What the downloads have.
-
-    @property
-    def table(self) -> Table | None:
-        return None
-
-    def facts(self) -> Mapping[str, Any]:
-        return {"metric": self.metric.id, "reports": self.counted.num_reports}
 
     # What several parts say.
 
@@ -230,10 +197,11 @@ class Page:
     def when(self, period: int) -> str:
         return f"{self.said_label(period)} ({state_words(self.data, self.metric, period)})"
 
-    def state(self, period: int, subject: str = "") -> Iterator[Notice]:
-        if self.data.state(self.metric, period) != "final":
-            words = state_words(self.data, self.metric, period)
-            yield Notice(sentence(f"{subject or self.said_label(period)} is {words}"), "faint")
+    def state(self, period: int, subject: str = "") -> list[Notice]:
+        if self.data.state(self.metric, period) == "final":
+            return []
+        words = state_words(self.data, self.metric, period)
+        return [Notice(sentence(f"{subject or self.said_label(period)} is {words}"), "faint")]
 
     def noted(self, notes: Iterable[str], tone: Tone) -> Iterator[Notice]:
         return (Notice(sentence(note), tone) for note in dict.fromkeys(notes))
@@ -246,64 +214,43 @@ class Page:
         return Notice(f"There are no reports in this {where}; {some}.", "faint")
 
 
-class ReadingPage(Page):
-    """A page of a reading that is not of shares: its own pictures, tables and words."""
+def reading_pictures(reading: Reading) -> list[Picture]:
+    """Return the pictures of a reading that is not of shares; a mean by itself is a number."""
+    return [] if reading.metric.reading == "mean" else reading.pictures()
 
-    @property
-    def reading(self) -> Reading:
-        raise NotImplementedError
 
-    def intervals(self) -> Iterable[tuple[str, str]]:
-        return ()  # its blocks say so, and what the panel is
+def reading_blocks(reading: Reading) -> Iterator[Block]:
+    """Return the tables and sentences of a reading that is not of shares, and each variable of a table by itself."""
+    yield from map(for_a_page, reading.blocks())
+    if reading.metric.reading != "table" or not reading.parts:
+        return
+    yield Heading(2, "Each variable by itself")
+    shown = set()
+    for summary in reading.parts[-1].estimate:
+        for name, rows in summary.to_json()["marginals"].items():
+            if name not in shown:
+                shown.add(name)
+                columns = (
+                    Column("value", name, is_left=True),
+                    Column("share", "share", percent),
+                    Column("interval", f"{summary.level:.0%} interval", interval(percent), ("low", "high")),
+                )
+                yield Table(name, columns, rows)
 
-    def panel(self) -> Iterable[str]:
-        return ()
 
-    def pictures(self) -> Iterable[Picture]:
-        return () if self.metric.reading == "mean" else self.reading.pictures()  # a mean by itself is a number
-
-    def tables(self) -> Iterator[Block]:
-        yield from map(for_a_page, self.reading.blocks())
-        if self.metric.reading == "table" and self.reading.parts:
-            yield from self._marginals(self.reading.parts[-1].estimate)
-
-    def _marginals(self, summaries: Iterable[Any]) -> Iterator[Block]:
-        yield Heading(2, "Each variable by itself")
-        shown = set()
-        for summary in summaries:
-            for name, rows in summary.to_json()["marginals"].items():
-                if name not in shown:
-                    shown.add(name)
-                    columns = (
-                        Column("value", name, is_left=True),
-                        Column("share", "share", percent),
-                        Column("interval", f"{summary.level:.0%} interval", interval(percent), ("low", "high")),
-                    )
-                    yield Table(name, columns, rows)
-
-    @property
-    def table(self) -> Table | None:
-        return self.reading.as_table()
-
-    def facts(self) -> Mapping[str, Any]:
-        return facts_of(self.reading)
+def _other_dimensions(metric: Metric) -> Iterator[str]:
+    """Say what else goes together with a value: a table says so itself."""
+    if metric.groups is not None and metric.reading != "table":
+        named = f"A report names the {metric.groups.by} of its device in clear, and no noise protects that."
+        yield f"{named} Nothing else that goes together with its value can be looked up afterwards."
+    elif metric.reading != "table":
+        yield NO_DIMENSIONS
 
 
 NO_DIMENSIONS: Final = (
     "A report holds nothing but its value: what goes together with it (a platform, a version) cannot be looked up "
     "afterwards. To learn it, collect a metric of the pair, or give the metric groups."
 )
-
-
-def metric_links(data: ConsoleData, metric: Metric, current: str, period: str = "") -> Links:
-    """Return the pages of a metric: that of its newest period with reports, and that of the period that is shown."""
-    path = f"/m/{metric.id}"
-    labels = dict.fromkeys(metric.period.label(newest) for newest in data.store.periods(metric.id)[-1:])
-    labels |= {period: None} if period else {}
-    periods = ((capitalized(data.words(label)), f"{path}/{label}") for label in labels)
-    privacy = f"/about/{metric.id}#privacy"
-    places = (("Over time", path), *periods, ("Compare", f"{path}/compare"), ("Privacy", privacy))
-    return Links(metric.title, places, current)
 
 
 @lru_cache(maxsize=256)

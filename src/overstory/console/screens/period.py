@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import quote
 
@@ -16,13 +15,13 @@ from overstory.console.data import MOST_CANDIDATES
 from overstory.console.screens.page import (
     WHOLE_RANGE,
     Page,
-    ReadingPage,
     epsilon_of_a_year,
     facts_of,
     for_a_page,
     is_shares,
     not_listed,
     number_field,
+    options_of,
     reading_words,
     refuse_options,
     sentence,
@@ -44,16 +43,16 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import interval, percent, with_article
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY
-from overstory.queries.comparison import Comparison, check_comparable, compare, compare_series, parse_span
-from overstory.queries.counts import PeriodCounts, parse_range
+from overstory.queries.comparison import check_comparable, compare, compare_series, parse_span
+from overstory.queries.counts import parse_range
 
 if TYPE_CHECKING:
     from overstory.analysis.difference import Difference
     from overstory.console.data import ConsoleData
-    from overstory.presentation.svg import Picture
+    from overstory.protocol.metrics import Metric
     from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
-    from overstory.queries.readings import EstimateOptions, Reading
+    from overstory.queries.readings import EstimateOptions
 
 
 MOST_SHARES: Final = 4  # values in the table of groups: the most frequent of all devices
@@ -77,161 +76,100 @@ class PeriodQuery(Query):
 def show_period(data: ConsoleData, query: PeriodQuery, **path: str) -> View:
     """Show the values of one period, with the list of candidates to look for."""
     metric, label = data.metric(path["metric"]), path["period"]
-    first, last = parse_range(metric, label, label)
-    counted = data.counts(metric, first, last, query.group)
-    about = data, metric, query, counted, label
-    if not counted.periods:
-        return PeriodPage(*about).view()
-    if not is_shares(metric):
+    counted = data.counts(metric, *parse_range(metric, label, label), query.group)
+    page = Page(data, metric, query, counted, label)
+    page.fields = [number_field("alpha", "Alpha", query.alpha, 0.0001, 0.5, 0.0001)]
+    page.facts = {"metric": metric.id, "period": label, "reports": counted.num_reports}
+    if is_shares(metric):
+        _show_shares(page)
+    elif counted.periods:
         refuse_options({name: getattr(query, name) for name in OF_SHARES}, metric)
-        return ReadingOfPeriod(*about).view()
-    page = SharesOfPeriod(*about)
-    return (page if page.candidates or metric.labels else PeriodPage(*about)).view()
+        page.show_reading(data.read(counted, "total", options_of(query)))
+        page.figures = [("Reports", f"{counted.num_reports:,}"), epsilon_of_a_year(metric, data.registry.budget)]
+        page.notices = page.state(counted.periods[-1])
+    if not counted.periods:
+        page.notices = [page.no_reports("period")]
+    return page.view()
 
 
-class PeriodPage(Page):
-    """The page of a period, without its numbers."""
+def _show_shares(page: Page) -> None:
+    """Show shares, and offer to look for other strings, where these can be named after the reports were sent."""
+    query, metric, names = page.query, page.metric, _candidates(page.data, page.query)
+    page.asks = "What counts as detected"
+    page.fields = [
+        *page.fields,
+        Field("correction", "Alpha bounds", query.correction, "choice", CORRECTIONS),
+        number_field("level", "Interval level", query.level, 0.5, 0.999, 0.001),
+        number_field("rank", "Draw from rank", query.rank, 1, None, 1, "2 leaves out the first"),
+        *_hidden_fields(candidates=query.candidates, list=query.list),
+    ]
+    if page.counted.periods and (names or metric.labels):
+        _show_values(page, names)
+    else:
+        page.notices = [Notice("Type the strings to look for: one a line. The registry has no list.", "faint")]
+    encoding = metric.oracle.encoding
+    if encoding.decoded or (encoding.uneven and metric.domain.size is None):
+        page.tables = [
+            *page.tables,
+            Heading(2, "Look for other strings", "candidates"),
+            Paragraph("Decoding again reads the same counts: it costs no privacy, and changes nothing in the store."),
+            _list_form(page, names or metric.labels),
+            *([] if names is None else [Link("Back to the registry's list", page.address)]),
+        ]
 
-    @cached_property
-    def candidates(self) -> tuple[str, ...] | None:
-        query = self.query
-        held = self.data.lists.find(query.list) if query.list else query.candidates.splitlines()
-        if held is None:
-            raise ScreenError(404, "list: this list of candidates is no longer held; send it again")
-        names = tuple(dict.fromkeys(filter(None, held)))
-        return names if names or query.list else None
 
-    @property
-    def asks(self) -> str:
-        return "What counts as detected" if is_shares(self.metric) else "What is shown"
+def _candidates(data: ConsoleData, query: PeriodQuery) -> tuple[str, ...] | None:
+    held = data.lists.find(query.list) if query.list else query.candidates.splitlines()
+    if held is None:
+        raise ScreenError(404, "list: this list of candidates is no longer held; send it again")
+    names = tuple(dict.fromkeys(filter(None, held)))
+    return names if names or query.list else None
 
-    def fields(self) -> Iterator[Field]:
-        query = self.query
-        yield number_field("alpha", "Alpha", query.alpha, 0.0001, 0.5, 0.0001)
-        if not is_shares(self.metric):
-            return
-        yield Field("correction", "Alpha bounds", query.correction, "choice", CORRECTIONS)
-        yield number_field("level", "Interval level", query.level, 0.5, 0.999, 0.001)
-        yield number_field("rank", "Draw from rank", query.rank, 1, None, 1, "2 leaves out the first")
-        yield from _hidden_fields(candidates=query.candidates, list=query.list)
 
-    def notices(self) -> Iterable[Block]:
-        if not self.counted.periods:
-            return (self.no_reports("period"),)
-        return (Notice("Type the strings to look for: one a line. The registry has no list.", "faint"),)
-
-    def tables(self) -> Iterable[Block]:
-        """Offer to look for other strings, where they can be named after the reports were sent."""
-        encoding = self.metric.oracle.encoding if is_shares(self.metric) else None
-        if encoding and (encoding.decoded or (encoding.uneven and self.metric.domain.size is None)):
-            yield Heading(2, "Look for other strings", "candidates")
-            yield Paragraph(
-                "Decoding again reads the same counts: it costs no privacy, and changes nothing in the store."
-            )
-            yield self._list_form()
-            if self.candidates is not None:
-                yield Link("Back to the registry's list", self.address)
-
-    def _list_form(self) -> Form:
-        query, names = self.query, self.candidates or self.metric.labels
-        text = "\n".join(names)
-        fields = (
-            Field("candidates", "Candidates, one a line", text if len(names) <= MOST_ROWS else "", "lines"),
-            Field("candidates", "or a file of them", kind="file", hint=f"At most {MOST_CANDIDATES:,}, in UTF-8."),
-            *_hidden_fields(alpha=f"{query.alpha:g}", correction=query.correction, group=self.group),
-        )
-        return Form("Candidates", fields, "Decode again", self.address, "post")
-
-    def sentences(self) -> Iterator[str]:
-        yield from super().sentences()
-        if is_shares(self.metric):  # another reading says it among its own sentences
-            yield from self.counted.central_sentences()
-
-    def facts(self) -> Mapping[str, Any]:
-        return {"metric": self.metric.id, "period": self.period, "reports": self.counted.num_reports}
+def _list_form(page: Page, names: Sequence[str]) -> Form:
+    query, text = page.query, "\n".join(names) if len(names) <= MOST_ROWS else ""
+    fields = (
+        Field("candidates", "Candidates, one a line", text, "lines"),
+        Field("candidates", "or a file of them", kind="file", hint=f"At most {MOST_CANDIDATES:,}, in UTF-8."),
+        *_hidden_fields(alpha=f"{query.alpha:g}", correction=query.correction, group=query.group),
+    )
+    return Form("Candidates", fields, "Decode again", page.address, "post")
 
 
 def _hidden_fields(**values: str) -> Iterator[Field]:
     return (Field(name, "", value, "hidden") for name, value in values.items() if value)
 
 
-class SharesOfPeriod(PeriodPage):
-    """The page of a period's shares."""
-
-    @cached_property
-    def series(self) -> EstimateSeries:
-        return self.data.estimates(self.counted, "total", replace(self.options, candidates=self.candidates))
-
-    @cached_property
-    def estimate(self) -> Any:
-        (part,) = self.series.parts
-        return part.estimate
-
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        rows = self.estimate.rows(level=self.query.level)
-        return sorted(rows, key=lambda row: not row["detected"])
-
-    def words(self) -> str:
-        return f"{sum(row['detected'] for row in self.rows):,} of {len(self.rows):,} detected"
-
-    def figures(self) -> Iterator[tuple[str, str]]:
-        estimate, query, built = self.estimate, self.query, self.metric.mechanism
-        reports, values = estimate.num_reports, len(estimate.values)
-        yield "Reports", f"{reports:,}"
-        yield "Smallest share, nine times in ten", share_that_shows(built, reports, values, query.alpha)
-        if hasattr(estimate, "unallocated"):
-            share, *ends = not_listed(estimate, query.level)
-            yield f"Not listed ({interval(percent)(*ends)})", percent(share)
-        yield epsilon_of_a_year(self.metric, self.data.registry.budget)
-
-    def notices(self) -> Iterator[Block]:
-        yield from self.state(self.series.parts[0].last, "This period")
-        yield from self.noted((*self.estimate.notes, *self.series.notes), "bad")
-
-    def pictures(self) -> Iterator[Picture]:
-        """Draw the values from the rank on that was asked for: without the most frequent, the others have room."""
-        rows, query = self.rows, self.query
-        first = min(query.rank, len(rows)) - 1
-        drawn = rows[first : first + MOST_DRAWN]
-        which = f"; ranks {first + 1:,} to {first + len(drawn):,} of {len(rows):,}" if len(drawn) < len(rows) else ""
-        shares = f"Share of each value in {with_article(self.data.words(self.period))}"
-        yield estimate_picture(
-            f"{self.metric.id}-{self.period}",
-            f"{shares}, with {interval_caption(query.level)}{which}.",
-            drawn,
-        )
-
-    def tables(self) -> Iterator[Block]:
-        yield Heading(2, "Every value")
-        yield estimate_table(self.rows[:MOST_ROWS], level=self.query.level)
-        if len(self.rows) > MOST_ROWS:
-            yield Paragraph(f"{len(self.rows) - MOST_ROWS:,} more are in the downloads.")
-        if not self.group:
-            yield from group_blocks(self.data, self.counted, self.series.options)
-        yield from super().tables()
-
-    @property
-    def table(self) -> Table:
-        return self.series.as_table(self.query.level)
-
-    def facts(self) -> Mapping[str, Any]:
-        return {**self.series.summary(), **self.estimate.summary(), "level": self.query.level}
-
-
-class ReadingOfPeriod(ReadingPage, PeriodPage):
-    """The page of a period that is read as a table, as sets, by a search or as numbers."""
-
-    @cached_property
-    def reading(self) -> Reading:
-        return self.data.reading(self.counted, "total", self.options)
-
-    def figures(self) -> Iterator[tuple[str, str]]:
-        yield "Reports", f"{self.counted.num_reports:,}"
-        yield epsilon_of_a_year(self.metric, self.data.registry.budget)
-
-    def notices(self) -> Iterable[Block]:
-        return self.state(self.counted.periods[-1])
+def _show_values(page: Page, names: tuple[str, ...] | None) -> None:
+    query, metric, data = page.query, page.metric, page.data
+    series = data.read(page.counted, "total", replace(options_of(query), candidates=names))
+    (part,) = series.parts
+    estimate, reports = part.estimate, part.estimate.num_reports
+    rows = sorted(estimate.rows(level=query.level), key=lambda row: not row["detected"])
+    page.words = f"{sum(row['detected'] for row in rows):,} of {len(rows):,} detected"
+    shown = share_that_shows(metric.mechanism, reports, len(estimate.values), query.alpha)
+    page.figures = [("Reports", f"{reports:,}"), ("Smallest share, nine times in ten", shown)]
+    if hasattr(estimate, "unallocated"):
+        share, *ends = not_listed(estimate, query.level)
+        page.figures.append((f"Not listed ({interval(percent)(*ends)})", percent(share)))
+    page.figures.append(epsilon_of_a_year(metric, data.registry.budget))
+    noted = page.noted((*estimate.notes, *series.notes), "bad")
+    page.notices = [*page.state(part.last, "This period"), *noted]
+    # Without the most frequent values, the others have room.
+    first = min(query.rank, len(rows)) - 1
+    drawn = rows[first : first + MOST_DRAWN]
+    which = f"; ranks {first + 1:,} to {first + len(drawn):,} of {len(rows):,}" if len(drawn) < len(rows) else ""
+    shares = f"Share of each value in {with_article(data.words(page.period))}"
+    caption = f"{shares}, with {interval_caption(query.level)}{which}."
+    page.pictures = [estimate_picture(f"{metric.id}-{page.period}", caption, drawn)]
+    page.tables = [
+        Heading(2, "Every value"),
+        estimate_table(rows[:MOST_ROWS], level=query.level),
+        *([Paragraph(f"{len(rows) - MOST_ROWS:,} more are in the downloads.")] if len(rows) > MOST_ROWS else []),
+        *([] if query.group else group_blocks(data, page.counted, series.options)),
+    ]
+    page.table = series.as_table(query.level)
+    page.facts = {**series.summary(), **estimate.summary(), "level": query.level}
 
 
 def group_blocks(data: ConsoleData, counted: PeriodCounts, options: EstimateOptions) -> Iterator[Block]:
@@ -241,7 +179,7 @@ def group_blocks(data: ConsoleData, counted: PeriodCounts, options: EstimateOpti
         return
     names = [name for name in groups.names if not groups.hidden(name)]
     of_groups = [data.counts(metric, counted.first, counted.last, name) for name in names]
-    whole, *series = data.all_estimates([counted, *of_groups], "total", options)
+    whole, *series = data.read_all([counted, *of_groups], "total", options)
     values = [row["value"] for row in whole.parts[0].estimate.rows(MOST_SHARES)]
     path = f"/m/{metric.id}/{counted.label(counted.first)}"
     columns = (
@@ -290,144 +228,93 @@ class ComparisonQuery(Query):
 
 def show_comparison(data: ConsoleData, query: ComparisonQuery, **path: str) -> View:
     """Show the shares of one range less those of another."""
-    metric = data.metric(path["metric"])
-    about = data, metric, query, data.counts(metric)
-    page = ComparisonPage(*about)
-    if page.spans is None:
-        return page.without("There are reports in fewer than two periods: there is nothing to compare yet.", 200)
-    if metric.reading in WHOLE_RANGE:
-        return page.without(f"Two ranges of {reading_words(metric)} are not compared on a page.", 200)
-    if is_shares(metric) and not metric.labels:
-        return page.without("The registry has no list of candidates for this metric: there are no shares.", 200)
-    try:
-        check_comparable(*(data.counts(metric, *span) for span in page.spans))
-    except ParameterError as error:
-        return page.without(sentence(str(error)), 400)
-    return Compared(*about).view()
+    metric, reason, status = data.metric(path["metric"]), "", 200
+    page = Page(data, metric, query, data.counts(metric), end="compare", place="Compare", words="nothing to compare")
+    page.asks, page.submit, page.rests_on = "What is compared", "Compare", ()
+    spans = _spans(page)
+    labels = [_span_label(metric, *span) for span in spans] or [query.a or "", query.b or ""]
+    page.fields, page.more = list(_comparison_fields(query, *labels)), list(_releases(page))
+    if not spans:
+        reason = "There are reports in fewer than two periods: there is nothing to compare yet."
+    elif metric.reading in WHOLE_RANGE:
+        reason = f"Two ranges of {reading_words(metric)} are not compared on a page."
+    elif is_shares(metric) and not metric.labels:
+        reason = "The registry has no list of candidates for this metric: there are no shares."
+    else:
+        a, b = (data.counts(metric, *span) for span in spans)
+        try:
+            check_comparable(a, b)
+        except ParameterError as error:
+            reason, status = sentence(str(error)), 400
+        else:
+            _show_difference(page, a, b, [" to ".join(map(data.words, label.split(".."))) for label in labels])
+    if reason:
+        page.notices, page.facts = [Notice(reason)], {"metric": metric.id, "reason": reason}
+    return page.view(status)
 
 
-class ComparisonPage(Page):
-    """The page of two ranges, without a comparison."""
+def _spans(page: Page) -> tuple[Span, ...]:
+    """Return the two ranges; by default the newest period that is over, and the one with reports before it."""
+    a, b, periods = page.query.a, page.query.b, page.counted.periods
+    if (a is None) != (b is None):
+        raise ParameterError(f"{'b' if b is None else 'a'}: give both ranges, as FIRST..LAST")
+    if a is not None:
+        return parse_span(page.metric, a), parse_span(page.metric, b)
+    over = [period for period in periods if page.data.state(page.metric, period) != "running"]
+    chosen = (over if len(over) > 1 else list(periods))[-2:]
+    return tuple((one, one) for one in reversed(chosen)) if len(chosen) == 2 else ()
 
-    place = "Compare"
-    submit = "Compare"
-    asks = "What is compared"
 
-    @cached_property
-    def spans(self) -> tuple[Span, Span] | None:
-        """The two ranges; by default the newest period that is over, and the one with reports before it."""
-        a, b, periods = self.query.a, self.query.b, self.counted.periods
-        if (a is None) != (b is None):
-            raise ParameterError(f"{'b' if b is None else 'a'}: give both ranges, as FIRST..LAST")
-        if a is not None:
-            return parse_span(self.metric, a), parse_span(self.metric, b)
-        over = [period for period in periods if self.data.state(self.metric, period) != "running"]
-        chosen = (over if len(over) > 1 else list(periods))[-2:]
-        return ((chosen[1], chosen[1]), (chosen[0], chosen[0])) if len(chosen) == 2 else None
+def _span_label(metric: Metric, first: int, last: int) -> str:
+    return metric.period.label(first) if first == last else f"{metric.period.label(first)}..{metric.period.label(last)}"
 
-    def without(self, reason: str, status: int) -> View:
-        self.said = [Notice(reason)]
-        return self.view(status)
 
-    @property
-    def address(self) -> str:
-        return f"/m/{self.metric.id}/compare"
+def _comparison_fields(query: ComparisonQuery, a: str, b: str) -> Iterator[Field]:
+    kinds = tuple((kind, words.partition(" (")[0]) for kind, words in INTERVAL_KINDS.items())
+    yield Field("a", "Range a", a, hint="FIRST..LAST, or one period")
+    yield Field("b", "Range b, taken away from a", b, hint="FIRST..LAST, or one period")
+    yield Field("interval", "Intervals", query.interval, "choice", kinds)
+    yield number_field("alpha", "False discovery rate", query.alpha, 0.001, 0.5, 0.001)
+    each, hint = query.reports_per_device, "empty: one in each period"
+    yield number_field("reports_per_device", "Reports of one device in a range", each, 1, None, 0.1, hint)
 
-    def words(self) -> str:
-        return "nothing to compare"
 
-    def fields(self) -> Iterator[Field]:
-        query = self.query
-        a, b = self._labels() if self.spans else (query.a or "", query.b or "")
-        kinds = tuple((kind, words.partition(" (")[0]) for kind, words in INTERVAL_KINDS.items())
-        yield Field("a", "Range a", a, hint="FIRST..LAST, or one period")
-        yield Field("b", "Range b, taken away from a", b, hint="FIRST..LAST, or one period")
-        yield Field("interval", "Intervals", query.interval, "choice", kinds)
-        yield number_field("alpha", "False discovery rate", query.alpha, 0.001, 0.5, 0.001)
-        each, hint = query.reports_per_device, "empty: one in each period"
-        yield number_field("reports_per_device", "Reports of one device in a range", each, 1, None, 0.1, hint)
-
-    def _labels(self) -> list[str]:
-        assert self.spans is not None
-        both = [tuple(map(self.label, span)) for span in self.spans]
-        return [first if first == last else f"{first}..{last}" for first, last in both]
-
-    def more(self) -> Iterator[Block]:
-        places = [place for note in self.data.store.notes(self.metric.id) for place in self._release(note)]
-        if places:
-            yield Heading(2, "Before and after a release")
-            yield Paragraph("The period of the release itself is in neither range: some devices had it already.")
-            yield from (Link(text, address) for text, address in places)
-
-    def _release(self, note: Any) -> Iterator[tuple[str, str]]:
-        if note.kind != "release":
-            return
-        period = self.metric.period
-        near = NEIGHBOURS if period.seconds >= DAY else 7 * DAY // period.seconds
+def _releases(page: Page) -> Iterator[Block]:
+    """Offer to compare what came before and after each release, where both have reports."""
+    period, periods = page.metric.period, page.counted.periods
+    near = NEIGHBOURS if period.seconds >= DAY else 7 * DAY // period.seconds
+    links = []
+    for note in page.data.store.notes(page.metric.id):
         first, last = period.number(note.day * DAY), period.number((note.day + 1) * DAY - 1)
-        after, before = (last + 1, last + near), (first - near, first - 1)
-        if all(any(span[0] <= p <= span[1] for p in self.counted.periods) for span in (after, before)):
-            a, b = (f"{period.label(span[0])}..{period.label(span[1])}" for span in (after, before))
-            yield note.text, self.query.address(self.address, a=a, b=b)
-
-    def rests_on(self) -> Iterable[Block]:
-        return ()
-
-    def facts(self) -> Mapping[str, Any]:
-        return {"metric": self.metric.id, "reason": self.said[0].text}
+        spans = (last + 1, last + near), (first - near, first - 1)
+        if note.kind == "release" and all(any(a <= one <= b for one in periods) for a, b in spans):
+            a, b = (f"{period.label(span[0])}..{period.label(span[1])}" for span in spans)
+            links.append(Link(note.text, page.query.address(page.address, a=a, b=b)))
+    if links:
+        yield Heading(2, "Before and after a release")
+        yield Paragraph("The period of the release itself is in neither range: some devices had it already.")
+        yield from links
 
 
-class Compared(ComparisonPage):
-    """The page of two ranges that are compared."""
-
-    @cached_property
-    def compared(self) -> Comparison:
-        options = replace(self.options, interval_kind=self.query.interval)
-        a, b = (self.data.counts(self.metric, *span) for span in self.spans or ())
-        if not is_shares(self.metric):
-            return compare(a, b, options)
-        return compare_series(*self.data.all_estimates([a, b], "total", options))
-
-    @property
-    def of_shares(self) -> Difference | None:
-        return self.compared.difference if is_shares(self.metric) else None
-
-    def _both(self) -> tuple[PeriodCounts, PeriodCounts]:
-        return self.compared.a, self.compared.b
-
-    def words(self) -> str:
-        return " against ".join(self._ranges())
-
-    def _ranges(self) -> list[str]:
-        return [" to ".join(map(self.data.words, label.split(".."))) for label in self._labels()]
-
-    def head(self) -> Iterator[Block]:
-        yield from super().head()
-        if self.of_shares is not None:
-            changed = bool(self.of_shares.changed().any())
-            yield Notice(sentence(self.of_shares.sentence()), "" if changed else "faint")
-
-    def figures(self) -> Iterator[tuple[str, str]]:
-        for name, when, counted in zip("ab", self._ranges(), self._both(), strict=True):
-            yield f"Reports in {name}, {when}", f"{counted.num_reports:,}"
-
-    def pictures(self) -> Iterator[Picture]:
-        if self.of_shares is not None:
-            a, b = self._ranges()
-            yield self.of_shares.plot(name=f"{self.metric.id}-compare", of=f"Shares in {a} less those in {b}")
-
-    def tables(self) -> Iterable[Block]:
-        return map(for_a_page, self.compared.table(MOST_COMPARED))
-
-    def rests_on(self) -> Iterator[Block]:
-        ends = (
-            (f"Last period of {name}", counted.periods[-1]) for name, counted in zip("ab", self._both(), strict=True)
-        )
-        yield KeyValues((("Differences", "range a less range b"), *((name, self.when(last)) for name, last in ends)))
-
-    @property
-    def table(self) -> Table:
-        return self.compared.as_table()
-
-    def facts(self) -> Mapping[str, Any]:
-        return {name: value for name, value in facts_of(self.compared).items() if name != "differences"}
+def _show_difference(page: Page, a: PeriodCounts, b: PeriodCounts, ranges: Sequence[str]) -> None:
+    query, metric = page.query, page.metric
+    options = replace(options_of(query), interval_kind=query.interval)
+    both = {"a": a, "b": b}
+    page.words = " against ".join(ranges)
+    page.figures = [
+        (f"Reports in {name}, {when}", f"{counted.num_reports:,}")
+        for (name, counted), when in zip(both.items(), ranges, strict=True)
+    ]
+    if is_shares(metric):
+        compared = compare_series(*page.data.read_all([a, b], "total", options))
+        difference: Difference = compared.difference
+        page.lead = [Notice(sentence(difference.sentence()), "" if difference.changed().any() else "faint")]
+        of = f"Shares in {ranges[0]} less those in {ranges[1]}"
+        page.pictures = [difference.plot(name=f"{metric.id}-compare", of=of)]
+    else:
+        compared = compare(a, b, options)
+    page.tables = list(map(for_a_page, compared.table(MOST_COMPARED)))
+    ends = ((f"Last period of {name}", page.when(counted.periods[-1])) for name, counted in both.items())
+    page.rests_on = [KeyValues((("Differences", "range a less range b"), *ends))]
+    page.table = compared.as_table()
+    page.facts = {name: value for name, value in facts_of(compared).items() if name != "differences"}

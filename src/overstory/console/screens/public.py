@@ -6,19 +6,27 @@ Nothing of a metric that is not published is read from the store, so no number o
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from overstory.analysis.selection import interval_words
 from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
-from overstory.console.screens.page import Page, ReadingPage, capitalized, is_shares, sentence
+from overstory.console.screens.page import (
+    capitalized,
+    is_shares,
+    options_of,
+    reading_blocks,
+    reading_pictures,
+    sentence,
+)
 from overstory.console.view import Query, View
 from overstory.presentation.document import (
     Block,
     Column,
+    Figure,
     Heading,
     KeyValues,
     Lines,
@@ -34,12 +42,11 @@ from overstory.privacy.registry.page import MetricPage, how_often, metric_page
 from overstory.privacy.registry.yearly import headline, in_two_sentences
 from overstory.privacy.statements import claims_blocks
 from overstory.protocol.metrics.metric import SLACK
-from overstory.queries.counts import PeriodCounts
 
 if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
-    from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric, MetricRegistry
+    from overstory.queries.counts import PeriodCounts
     from overstory.queries.estimates import EstimateSeries
 
 
@@ -144,114 +151,61 @@ def _registry_json(registry: MetricRegistry) -> dict[str, Any]:
 
 def show_about(data: ConsoleData, query: Query, **path: str) -> View:
     """Show the facts of one metric, what it costs, and what came out, where that is published."""
-    metric = data.metric(path["metric"])
-    counted = _published(data, metric)
+    metric, registry = data.metric(path["metric"]), data.registry
+    about, counted, table, results = _page_in(registry, metric), _published(data, metric), None, UNPUBLISHED
     if counted is None:
-        words = UNPUBLISHED if metric.publish == "nothing" else _when(data, metric)
-        nothing = PeriodCounts(metric, None, None, {})
-        return AboutPage(data, metric, query, nothing, said=[Notice(words, "faint")]).view()
-    page = SharesPublished if is_shares(metric) else ReadingPublished
-    return page(data, metric, query, counted).view()
+        results = results if metric.publish == "nothing" else _when(data, metric)
+        shown: list[Block] = [Notice(results, "faint")]
+    else:
+        reading: Any = data.read(counted, "total", options_of(query))
+        of_shares, table = is_shares(metric), reading.as_table()
+        results = reading.summary() if of_shares else reading.to_json()
+        shown = list(_published_shares(reading) if of_shares else reading_blocks(reading))
+        shown = shown if of_shares else [*map(Figure, reading_pictures(reading)), *shown]
+    ended = f"It ended on {date_words(metric.expires.isoformat())}: nothing is recorded any more."
+    blocks = (
+        Heading(1, metric.title),
+        Paragraph(metric.description, is_lead=True),
+        *([Notice(ended, "faint")] if metric.expired(data.clock()) else []),
+        Link(f"Why: {metric.purpose}", metric.purpose),
+        KeyValues(tuple(pair for pair in about.facts if pair[0] != "Why")),
+        Heading(2, "What it costs a person", "privacy"),
+        Paragraph(about.plain_words()),
+        *claims_blocks(about.claims),
+        Heading(2, "Results", "results"),
+        *shown,
+        *_how_to_stop(registry),
+        Link("All that is collected", "/"),
+    )
+    picture = next((block.picture for block in shown if isinstance(block, Figure)), None)
+    facts = {**_registry_json(registry), **about.to_json(), "results": results}
+    return View(metric.title, blocks, table, picture, facts)
 
 
-class AboutPage(Page):
-    """The page of a metric, without results."""
-
-    def head(self) -> Iterator[Block]:
-        metric, page = self.metric, self._about
-        yield Heading(1, metric.title)
-        yield Paragraph(metric.description, is_lead=True)
-        if metric.expired(self.data.clock()):
-            yield Notice(
-                f"It ended on {date_words(metric.expires.isoformat())}: nothing is recorded any more.", "faint"
-            )
-        yield Link(f"Why: {metric.purpose}", metric.purpose)
-        yield KeyValues(tuple(pair for pair in page.facts if pair[0] != "Why"))
-        yield Heading(2, "What it costs a person", "privacy")
-        yield Paragraph(page.plain_words())
-        yield from claims_blocks(page.claims)
-        yield Heading(2, "Results", "results")
-
-    @property
-    def _about(self) -> MetricPage:
-        return _page_in(self.data.registry, self.metric)
-
-    def results(self) -> Any:
-        return self.said[0].text
-
-    def more(self) -> Iterator[Block]:
-        yield from _how_to_stop(self.data.registry)
-        yield Link("All that is collected", "/")
-
-    def rests_on(self) -> Iterable[Block]:
-        return ()
-
-    def facts(self) -> Mapping[str, Any]:
-        return {**_registry_json(self.data.registry), **self._about.to_json(), "results": self.results()}
-
-
-class ReadingPublished(AboutPage, ReadingPage):
-    """The page of a metric with results that are no shares."""
-
-    @cached_property
-    def reading(self) -> Any:
-        return self.data.reading(self.counted, "total", self.options)
-
-    def results(self) -> Any:
-        return self.reading.to_json()
-
-
-class SharesPublished(ReadingPublished):
-    """The page of a metric with results that are shares."""
-
-    @cached_property
-    def reading(self) -> EstimateSeries:
-        return self.data.estimates(self.counted, "total", self.options)
-
-    @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.reading.parts[0].estimate.rows()
-        return rows
-
-    @property
-    def _period(self) -> str:
-        return self.counted.label(self.reading.parts[0].first) or ""
-
-    @property
-    def _when(self) -> str:
-        return with_article(date_words(self._period))
-
-    def notices(self) -> Iterator[Block]:
-        yield Paragraph(
-            f"Estimated from {self.counted.num_reports:,} reports of {self._when}, one per device. An estimate can be "
-            "below zero, because the noise is subtracted. An answer that is not detected was given by nobody, or by "
-            "too few to tell them from noise; one that nobody gave can be detected by chance: on average, that is at "
-            "most 5% of the detected answers."
-        )
-
-    def pictures(self) -> Iterator[Picture]:
-        yield estimate_picture(
-            f"{self.metric.id}-{self._period}",
-            f"Share of each answer in {self._when}, with {interval_caption(0.95)}.",
-            self._rows[:MOST_DRAWN],
-        )
-
-    def results(self) -> Any:
-        return self.reading.summary()
-
-    def tables(self) -> Iterator[Block]:
-        series, rows = self.reading, self._rows
-        yield Lines(
-            f"Intervals: {interval_words(series.interval_kind)}",
-            *map(sentence, self.counted.panel_sentences()),
-            *series.parts[0].estimate.notes,
-            *series.notes,
-        )
-        detected = sum(row["detected"] for row in rows)
-        yield Heading(3, f"Detected: {detected:,} of {len(rows):,}", "detected")
-        yield estimate_table(sorted(rows, key=lambda row: not row["detected"])[:MOST_ROWS])
-        if (left_out := len(rows) - MOST_ROWS) > 0:
-            yield Paragraph(f"{left_out:,} more are in the files.")
+def _published_shares(reading: EstimateSeries) -> Iterator[Block]:
+    """Return the answers of a period, the detected ones first, and what to read them by."""
+    counted, part = reading.counted, reading.parts[0]
+    rows, period = part.estimate.rows(), counted.label(part.first) or ""
+    when = with_article(date_words(period))
+    yield Paragraph(
+        f"Estimated from {counted.num_reports:,} reports of {when}, one per device. An estimate can be "
+        "below zero, because the noise is subtracted. An answer that is not detected was given by nobody, or by "
+        "too few to tell them from noise; one that nobody gave can be detected by chance: on average, that is at "
+        "most 5% of the detected answers."
+    )
+    caption = f"Share of each answer in {when}, with {interval_caption(0.95)}."
+    yield Figure(estimate_picture(f"{counted.metric.id}-{period}", caption, rows[:MOST_DRAWN]))
+    yield Lines(
+        f"Intervals: {interval_words(reading.interval_kind)}",
+        *map(sentence, counted.panel_sentences()),
+        *part.estimate.notes,
+        *reading.notes,
+    )
+    detected = sum(row["detected"] for row in rows)
+    yield Heading(3, f"Detected: {detected:,} of {len(rows):,}", "detected")
+    yield estimate_table(sorted(rows, key=lambda row: not row["detected"])[:MOST_ROWS])
+    if (left_out := len(rows) - MOST_ROWS) > 0:
+        yield Paragraph(f"{left_out:,} more are in the files.")
 
 
 def _published(data: ConsoleData, metric: Metric) -> PeriodCounts | None:

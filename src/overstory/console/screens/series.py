@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +27,13 @@ from overstory.console.screens.page import (
     OF_NUMBERS,
     WHOLE_RANGE,
     Page,
-    ReadingPage,
     capitalized,
     epsilon_of_a_year,
     facts_of,
     is_shares,
     not_listed,
     number_field,
+    options_of,
     people_for,
     refuse_options,
     share_that_shows,
@@ -46,9 +45,7 @@ from overstory.presentation.document import Block, Column, Field, Figure, Headin
 from overstory.presentation.formats import UNKNOWN, interval, percent, short_dates, thousands
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY, WEEK
-from overstory.queries.counts import PeriodCounts, parse_range
-from overstory.queries.estimates import EstimateSeries
-from overstory.queries.readings import PeriodEstimate, Reading
+from overstory.queries.counts import parse_range
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.alarm import Alarm
@@ -56,7 +53,9 @@ if TYPE_CHECKING:
     from overstory.console.data import ConsoleData
     from overstory.presentation.svg import Picture
     from overstory.protocol.metrics import Metric
-    from overstory.queries.numbers import NumberSeries
+    from overstory.queries.counts import PeriodCounts
+    from overstory.queries.estimates import EstimateSeries
+    from overstory.queries.readings import PeriodEstimate
 
     F64 = NDArray[np.float64]
 
@@ -87,12 +86,19 @@ def _together(estimate: Estimate, names: Sequence[str], level: float) -> Four:
     return sum_of.estimate, sum_of.low, sum_of.high, sum_of.low > 0
 
 
+def _of_values(estimate: Estimate, level: float) -> F64:
+    scale = max(estimate.num_reports, 1)
+    shares = np.stack([estimate.counts, *estimate.interval(level)]) / scale
+    return np.vstack([shares, estimate.detected()])
+
+
 def _unlisted(estimate: Decoded, level: float) -> Four:
     share, low, high = not_listed(estimate, level)
     return share, low, high, low > 0
 
 
 MOST_VALUES: Final = 6
+MOST_READ: Final = 60  # periods of another reading than shares: each is read by itself
 NEWEST_ROWS: Final = 25
 OLDER_ROWS: Final = 30  # rows of the page's tables; the downloads have every row
 OF_SHARES: Final = ("values", "level")  # what an address may ask of shares alone
@@ -128,32 +134,38 @@ def show_series(data: ConsoleData, query: SeriesQuery, **path: str) -> View:
     """Show the shares of a metric's values over time, with their intervals."""
     metric = data.metric(path["metric"])
     counted = data.counts(metric, *parse_range(metric, query.first, query.last), query.group)
-    about = data, metric, query, counted
+    page = (SharesOverTime if is_shares(metric) else OverTime)(data, metric, query, counted)
+    page.figures = [epsilon_of_a_year(metric, data.registry.budget)]
+    page.fields, page.choices = list(page.form_fields()), list(page.range_links())
     if not counted.periods:
-        return OverTime(*about).view()
-    if not is_shares(metric):
+        page.words, page.notices, page.rests_on = "no reports", [page.no_reports("range")], ()
+    elif not isinstance(page, SharesOverTime):
         refuse_options({name: name in query.model_fields_set for name in OF_SHARES}, metric)
-        return ReadingOverTime(*about).view()
-    if not metric.labels:
-        return WithoutCandidates(*about).view()
-    return SharesOverTime(*about).view()
+        _show_reading(page)
+    elif metric.labels:
+        page.show_shares()
+    else:
+        newest = page.newest_period
+        words = "The registry has no list of candidates for this metric. Open its newest period to look for strings."
+        link = Link(f"Look for strings in {page.said_label(newest)}", f"{page.address}/{page.label(newest)}")
+        page.notices, page.more = [Notice(words, "faint"), link], [Figure(page.reports_picture())]
+    return page.view()
 
 
 class OverTime(Page):
-    """The page of a metric over time, without its numbers."""
+    """The page of a metric over time."""
 
-    place = "Over time"
-    most: ClassVar[int] = MOST_COLUMNS
+    most: int = MOST_COLUMNS
     """The newest periods whose numbers are shown one by one, with reports or without."""
 
     def __init__(self, data: ConsoleData, metric: Metric, query: SeriesQuery, every: PeriodCounts) -> None:
+        super().__init__(data, metric, query, every, place="Over time")
         self.every = every
-        super().__init__(data, metric, query, every)
 
-    @property
     def newest_ones(self) -> PeriodCounts:
         first, periods = self.first_one, self.every.periods
-        return self.every if first <= periods[0] else self.data.counts(self.metric, first, periods[-1], self.group)
+        group: str = self.query.group
+        return self.every if first <= periods[0] else self.data.counts(self.metric, first, periods[-1], group)
 
     @property
     def first_one(self) -> int:
@@ -173,7 +185,7 @@ class OverTime(Page):
     @cached_property
     def columns(self) -> range:
         """The columns of a chart, a period each: the newest ones."""
-        periods = self.every.periods or (0,)
+        periods = self.every.periods
         return range(max(periods[0], periods[-1] + 1 - MOST_COLUMNS), periods[-1] + 1)
 
     @cached_property
@@ -189,13 +201,7 @@ class OverTime(Page):
         unit, labels = str(self.metric.period), short_dates(self.labels)
         return counts_over_time(f"{self.metric.id}-reports", f"Reports by {unit}.", labels, self.reports, xlabel=unit)
 
-    def words(self) -> str:
-        return super().words() if self.counted.periods else "no reports"
-
-    def figures(self) -> Iterable[tuple[str, str]]:
-        return (epsilon_of_a_year(self.metric, self.data.registry.budget),)
-
-    def fields(self) -> Iterator[Field]:
+    def form_fields(self) -> Iterator[Field]:
         query = self.query
         shares, whole = is_shares(self.metric), self.metric.reading in WHOLE_RANGE
         yield from (self._end(*end) for end in (("from", "From", query.first), ("to", "To", query.last)))
@@ -222,54 +228,74 @@ class OverTime(Page):
         choices = tuple((label, self.data.words(label)) for label in labels)
         return Field(name, title, chosen or "", "choice", (("", "all"), *choices))
 
-    def choices(self) -> Iterator[Block]:
-        ends = (
-            [self.metric.period.parse_label(self.every_label[end]) for end in (-1, 0)] if self.every_label else [0, 0]
-        )
-        starts = {f"last {weeks} weeks": ends[1] + 1 - weeks * WEEK // self.metric.period.seconds for weeks in PRESETS}
-        chosen = {name: self.label(start) for name, start in starts.items() if start > ends[0]}
-        if chosen:
-            places = {name: self.query.address(self.address, first=label, last=None) for name, label in chosen.items()}
-            current = {label: name for name, label in chosen.items()} | {None: "all"}
-            shown = "" if self.query.last else current.get(self.query.first, "")
-            yield Links(
-                "Range", (*places.items(), ("all", self.query.address(self.address, first=None, last=None))), shown
-            )
+    def range_links(self) -> Iterator[Block]:
+        period, labels, query = self.metric.period, self.every_label, self.query
+        newest, oldest = (period.parse_label(labels[end]) for end in (0, -1)) if labels else (0, 0)
+        starts = {newest + 1 - weeks * WEEK // period.seconds: f"last {weeks} weeks" for weeks in PRESETS}
+        names = {self.label(start): name for start, name in starts.items() if start > oldest} | {None: "all"}
+        if len(names) > 1:
+            places = tuple((name, query.address(self.address, first=at, last=None)) for at, name in names.items())
+            yield Links("Range", places, "" if query.last else names.get(query.first, ""))
 
-    def _period_column(self) -> Column:
+    def period_column(self) -> Column:
         return Column("period", None, self.data.words, is_left=True, link=lambda row: f"{self.address}/{row['period']}")
 
-    def notices(self) -> Iterable[Block]:
-        return (self.no_reports("range"),)
 
-    def rests_on(self) -> Iterable[Block]:
-        return super().rests_on() if self.counted.periods else ()
-
-
-class WithoutCandidates(OverTime):
-    """The page of strings without a list: where to look for some."""
-
-    def notices(self) -> Iterator[Block]:
-        newest = self.newest_period
-        words = "The registry has no list of candidates for this metric. Open its newest period to look for strings."
-        yield Notice(words, "faint")
-        yield Link(f"Look for strings in {self.said_label(newest)}", f"{self.address}/{self.label(newest)}")
-
-    def more(self) -> Iterator[Block]:
-        yield Figure(self.reports_picture())
+def _show_reading(page: OverTime) -> None:
+    """Show what the newest period says, or all periods together, and all periods."""
+    data, metric, query, every, page.most = page.data, page.metric, page.query, page.every, MOST_READ
+    options, newest = options_of(query), page.newest_period
+    whole = metric.reading in WHOLE_RANGE or query.reading == "total"
+    if not whole:
+        page.counted = data.counts(metric, max(newest - query.pool + 1, every.periods[0]), newest, query.group)
+    reading = over_time = data.read(page.counted, "total", options)
+    if not whole and len(every.periods) > 1:
+        over_time = data.read(page.newest_ones(), query.reading, options)
+    ends = " to ".join(dict.fromkeys(page.said_label(page.counted.periods[end]) for end in (0, -1)))
+    page.words = f"{page.counted.num_reports:,} reports, {ends}"
+    page.notices = page.state(every.periods[-1])
+    page.show_reading(reading)
+    page.table, page.facts = over_time.as_table(), facts_of(over_time)
+    rows = [
+        {"period": page.label(period), "reports": every.counts[period].num_reports}
+        for period in reversed(every.periods)
+        if period >= page.first_one
+    ]
+    page.tables = [
+        *page.tables,
+        Heading(2, "Over time"),
+        *(map(Figure, over_time.over_time()) if metric.reading in OF_NUMBERS else ()),
+        Figure(page.reports_picture()),
+        Table("", (page.period_column(), Column("reports", text=thousands)), rows),
+        *(() if whole else page.left_out()),
+    ]
 
 
 class SharesOverTime(OverTime):
     """The page of shares over time."""
 
-    def __init__(self, data: ConsoleData, metric: Metric, query: SeriesQuery, every: PeriodCounts) -> None:
-        super().__init__(data, metric, query, every)
-        self.counted = every if query.reading == "total" else self.newest_ones
+    def show_shares(self) -> None:
+        """Fill the page's parts."""
+        total = self.query.reading == "total"
+        self.counted = self.every if total else self.newest_ones()
+        row = self.rows[0]
+        self.words = f"{row['value']} {percent(row['frequency'])}" if row["detected"] else "nothing detected"
+        self.words = "" if self.uncertain else f"{self.words}, {self._newest_words()}"
+        self.lead, self.notices = list(self._changes()), list(self._notices())
+        self.refresh = ASK_AGAIN if self.alarms is None else 0
+        self.figures = [*self._newest_figures(), *self.figures]
+        self.pictures = [*self._lines_picture(), self.reports_picture()]
+        if self.uncertain is None:
+            self.choices = [*self.choices, *(() if total else self._value_links())]
+            self.more = [*self._tables(), *(() if total else self.left_out())]
+        self.sentences = list(self._sentences())
+        self.table = self.series.as_table(self.query.level)
+        self.facts = {**self.series.summary(), "level": self.query.level}
 
     @cached_property
     def series(self) -> EstimateSeries:
-        kind = self.options.kind_of_intervals(self.metric, self.query.reading)
-        return self.data.estimates(self.counted, self.query.reading, replace(self.options, interval_kind=kind))
+        series: EstimateSeries = self.data.read(self.counted, self.query.reading, options_of(self.query))
+        return series
 
     @cached_property
     def alarms(self) -> list[Alarm] | None:
@@ -280,19 +306,14 @@ class SharesOverTime(OverTime):
                 raise
             return None
 
-    def head(self) -> Iterator[Block]:
+    def _changes(self) -> Iterator[Block]:
         """Say what the board says; of another range, or of a group, it would be another test, which nobody counts."""
-        yield from super().head()
         if self.query.model_dump(exclude_defaults=True).keys() & OTHER_TESTS or self.uncertain is not None:
             return
         metric, data, newest = self.metric, self.data, self.newest.last
         shown = {one.last: one.estimate for one in self.series.parts if newest - DRAWN < one.last <= newest}
         trend = Trend.of(metric, shown, data.store.notes(metric.id), len(data.registry), self.said_label)
         yield Paragraph(f"{capitalized(self.said_label(newest))}: {trend.sentence}")
-
-    @property
-    def refresh(self) -> int:
-        return ASK_AGAIN if self.alarms is None else 0
 
     @property
     def newest(self) -> PeriodEstimate:
@@ -319,38 +340,29 @@ class SharesOverTime(OverTime):
             raise ScreenError(400, f"values: a chart shows at most {MOST_VALUES} values, not {len(names)}")
         most = sum(part.estimate.counts for part in parts)
         chosen = names or [listed[index] for index in np.argsort(-most, kind="stable")[:TOP].tolist()]
-        lines, notes = self._value_lines(chosen, listed), []
+        places = [listed.index(name) for name in chosen]
+        lines, notes = self._lines(chosen, lambda estimate: _of_values(estimate, level)[:, places]), []
         others = [name for name in listed if name not in set(chosen)]
         if others and not names and self.newest.estimate.adds_up:
             name = others[0] if len(others) == 1 else unlike(f"{len(others):,} more values", listed)
-            lines.append(self._line(name, lambda estimate: _together(estimate, others, level)))
+            lines += self._lines([name], lambda estimate: _together(estimate, others, level))
             notes = [f"“{name}” adds up their shares; its interval is that of the sum."] * (len(others) > 1)
         if all(isinstance(part.estimate, Decoded) for part in parts):
             name = unlike(NOT_LISTED, listed)
-            lines.append(self._line(name, lambda estimate: _unlisted(estimate, level)))
+            lines += self._lines([name], lambda estimate: _unlisted(estimate, level))
             notes.append(f"“{name}” is the share of reports of strings that are not among the candidates.")
         return lines, notes
 
-    def _value_lines(self, names: Sequence[str], listed: Sequence[str]) -> list[Line]:
-        place = {name: index for index, name in enumerate(listed)}
-        places = np.array([place[name] for name in names], np.intp)
-        numbers = np.full((3, len(names), len(self.columns)), np.nan)
-        detected = np.zeros((len(names), len(self.columns)), bool)
+    def _lines(self, names: Sequence[str], numbers: Callable[[Any], Any]) -> list[Line]:
+        """Return a line for each name, from what `numbers` says of an estimate: shares, both ends, and detected."""
+        drawn = np.full((4, len(names), len(self.columns)), np.nan)
+        drawn[3] = 0
         for part in self.series.parts:
-            at, scale = part.last - self.columns.start, max(part.estimate.num_reports, 1)
-            low, high = part.estimate.interval(self.query.level)
-            numbers[:, :, at] = np.stack([part.estimate.counts, low, high])[:, places] / scale
-            detected[:, at] = part.estimate.detected()[places]
-        shares, low, high = numbers
-        return [Line(name, shares[n], low[n], high[n], detected[n]) for n, name in enumerate(names)]
-
-    def _line(self, name: str, numbers: Callable[[Any], Four]) -> Line:
-        shares, low, high = np.full((3, len(self.columns)), np.nan)
-        detected = np.zeros(len(self.columns), bool)
-        for part in self.series.parts:
-            at = part.last - self.columns.start
-            shares[at], low[at], high[at], detected[at] = numbers(part.estimate)
-        return Line(name, shares, low, high, detected)
+            drawn[:, :, part.last - self.columns.start] = np.reshape(numbers(part.estimate), (4, -1))
+        return [
+            Line(name, share, low, high, detected.astype(bool))
+            for name, share, low, high, detected in zip(names, *drawn, strict=True)
+        ]
 
     def _line_table(self) -> Table:
         reports, labels, lines = self.reports, self.labels, self.shown[0]
@@ -361,27 +373,22 @@ class SharesOverTime(OverTime):
             for place in places
         ]
         shown = (
-            self._period_column(),
+            self.period_column(),
             Column("reports", text=thousands),
             *(Column(f"{number}", line.name, _share_text) for number, line in enumerate(lines)),
         )
         return Table("", shown, rows)
 
-    def words(self) -> str:
-        if self.uncertain:
-            return ""
-        row, when = self._rows(1)[0], self._newest_words()
-        return f"{row['value']} {percent(row['frequency'])}, {when}" if row["detected"] else f"nothing detected, {when}"
-
     def _newest_words(self) -> str:
         part = self.newest
         return f"{'' if part.first == part.last else 'to '}{self.said_label(part.last)}"
 
-    def _rows(self, limit: int | None = None) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.newest.estimate.rows(limit, self.query.level)
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.newest.estimate.rows(level=self.query.level)
         return rows
 
-    def figures(self) -> Iterator[tuple[str, str]]:
+    def _newest_figures(self) -> Iterator[tuple[str, str]]:
         estimate = self.newest.estimate
         reports, values = estimate.num_reports, len(estimate.values)
         yield "Reports in the newest", f"{reports:,}"
@@ -389,9 +396,8 @@ class SharesOverTime(OverTime):
             yield f"Devices in the newest period ({active.low:,} to {active.high:,})", f"{active.estimate:,}"
         yield "Detected", f"{int(estimate.detected().sum()):,} of {values:,}"
         yield "Smallest share, nine times in ten", share_that_shows(self.metric.mechanism, reports, values)
-        yield epsilon_of_a_year(self.metric, self.data.registry.budget)
 
-    def notices(self) -> Iterator[Block]:
+    def _notices(self) -> Iterator[Block]:
         if self.alarms is None:
             words = "Alarms are not there yet: earlier periods are being decoded. This page asks again by itself."
             yield Notice(words, "faint")
@@ -407,10 +413,10 @@ class SharesOverTime(OverTime):
         yield from self.state(self.counted.periods[-1])
         yield from self.noted((*self.series.notes, *estimate.notes), "faint")
 
-    def pictures(self) -> Iterator[Picture]:
+    def _lines_picture(self) -> Iterator[Picture]:
         name = f"{self.metric.id}-series"
         if self.uncertain is None and self.query.reading == "total":
-            rows = self._rows(MOST_DRAWN)
+            rows = self.rows[:MOST_DRAWN]
             caption = f"Share of each value over the range: the {len(rows)} most frequent, with intervals."
             yield estimate_picture(name, caption, rows)
         elif self.uncertain is None:
@@ -419,7 +425,6 @@ class SharesOverTime(OverTime):
             caption = f"Share of each value, {ends}, with {kind}."
             days, unit = short_dates(self.labels), str(self.metric.period)
             yield over_time(name, caption, days, self.shown[0], events=list(self._events()), xlabel=unit)
-        yield self.reports_picture()
 
     def _events(self) -> Iterator[Event]:
         """Yield releases and incidents of the range at the place of their day; a column's middle is at its number."""
@@ -431,11 +436,8 @@ class SharesOverTime(OverTime):
             if note.kind in EVENTS and -0.5 <= place <= len(self.columns) - 0.5:
                 yield Event(place, note.text, "incident" if note.kind == "incident" else "release")
 
-    def choices(self) -> Iterator[Block]:
-        yield from super().choices()
-        if self.uncertain is not None or self.query.reading == "total":
-            return
-        every = [str(row["value"]) for row in self._rows()]
+    def _value_links(self) -> Iterator[Block]:
+        every = [str(row["value"]) for row in self.rows]
         drawn = [line.name for line in self.shown[0] if line.name in set(every)]
         fewer = {f"without {name}": [one for one in drawn if one != name] for name in drawn if len(drawn) > 1}
         others = [name for name in every[: 2 * MOST_VALUES] if name not in drawn][: MOST_VALUES - 1]
@@ -445,10 +447,8 @@ class SharesOverTime(OverTime):
             places = {text: self.query.address(self.address, values=tuple(names)) for text, names in chosen.items()}
             yield Links("Values in the chart", tuple(places.items()))
 
-    def more(self) -> Iterator[Block]:
-        if self.uncertain is not None:
-            return
-        newest, parts = self._rows(), len(self.series.parts)
+    def _tables(self) -> Iterator[Block]:
+        newest, parts = self.rows, len(self.series.parts)
         yield Heading(2, f"Newest: {self._newest_words()}")
         yield estimate_table(newest[:NEWEST_ROWS], level=self.query.level)
         if len(newest) > NEWEST_ROWS:
@@ -458,73 +458,10 @@ class SharesOverTime(OverTime):
             yield self._line_table()
         if parts > OLDER_ROWS:
             yield Paragraph(f"The newest {OLDER_ROWS:,} of {parts:,} rows; the downloads have all.")
-        if self.query.reading != "total":
-            yield from self.left_out()
 
-    def sentences(self) -> Iterator[str]:
+    def _sentences(self) -> Iterator[str]:
         yield from self.shown[1]
         if self.query.pool > 1 and self.query.reading == "per-period":
             yield f"Each share is of a period and the {self.query.pool - 1:,} before it, as one estimate."
         if self.metric.oracle.encoding.decoded:
             yield "What is not in the list of candidates is drawn as “not listed”."
-        yield from super().sentences()
-        yield from self.counted.central_sentences()
-
-    @property
-    def table(self) -> Table:
-        return self.series.as_table(self.query.level)
-
-    def facts(self) -> Mapping[str, Any]:
-        return {**self.series.summary(), "level": self.query.level}
-
-
-class ReadingOverTime(ReadingPage, OverTime):
-    """The page of another reading: what its newest period says, or all periods together, and all periods."""
-
-    most = 60  # each is read by itself
-
-    def __init__(self, data: ConsoleData, metric: Metric, query: SeriesQuery, every: PeriodCounts) -> None:
-        super().__init__(data, metric, query, every)
-        self.whole = metric.reading in WHOLE_RANGE or query.reading == "total"
-        if not self.whole:
-            first = max(self.newest_period - query.pool + 1, every.periods[0])
-            self.counted = data.counts(metric, first, self.newest_period, query.group)
-
-    @cached_property
-    def reading(self) -> Reading:
-        return self.data.reading(self.counted, "total", self.options)
-
-    @cached_property
-    def over_time(self) -> Reading:
-        if self.whole or len(self.every.periods) < 2:
-            return self.reading
-        return self.data.reading(self.newest_ones, self.query.reading, self.options)
-
-    def words(self) -> str:
-        ends = " to ".join(dict.fromkeys(self.said_label(self.counted.periods[end]) for end in (0, -1)))
-        return f"{super().words()}, {ends}"
-
-    def notices(self) -> Iterable[Block]:
-        return self.state(self.every.periods[-1])
-
-    def tables(self) -> Iterator[Block]:
-        yield from super().tables()
-        yield Heading(2, "Over time")
-        if self.metric.reading in OF_NUMBERS:
-            yield from map(Figure, cast("NumberSeries", self.over_time).over_time())
-        yield Figure(self.reports_picture())
-        rows = [
-            {"period": self.label(period), "reports": self.every.counts[period].num_reports}
-            for period in reversed(self.every.periods)
-            if period >= self.first_one
-        ]
-        yield Table("", (self._period_column(), Column("reports", text=thousands)), rows)
-        if not self.whole:
-            yield from self.left_out()
-
-    @property
-    def table(self) -> Table:
-        return self.over_time.as_table()
-
-    def facts(self) -> Mapping[str, Any]:
-        return facts_of(self.over_time)
