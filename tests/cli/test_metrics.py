@@ -18,8 +18,8 @@ from overstory.client import Outcome
 from overstory.client.person.view import view_metrics
 from overstory.client.state.state import State
 from overstory.planning.yearly import YearPlan
+from overstory.privacy.registry.cost import yearly
 from overstory.privacy.registry.warnings import registry_warnings
-from overstory.privacy.registry.yearly import yearly
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE as REGISTRY_OF_ONE
 from overstory.protocol.metrics.toml_fields import RegistryError, positions

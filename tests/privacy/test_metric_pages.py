@@ -10,9 +10,15 @@ import pytest
 from overstory.planning.kinds import plan_registry
 from overstory.presentation.formats import epsilon_text
 from overstory.privacy.ledger import Account, Ledger
-from overstory.privacy.registry.cost import budget_words, metric_cost, total_costs, totals_so_far
+from overstory.privacy.registry.cost import (
+    budget_words,
+    metric_cost,
+    most_in_a_year,
+    total_costs,
+    totals_so_far,
+    yearly,
+)
 from overstory.privacy.registry.page import metric_page, metric_statement
-from overstory.privacy.registry.yearly import most_in_a_year, yearly
 from overstory.privacy.statements import claims_blocks
 from overstory.privacy.terms import metric_terms, terms_of
 from overstory.protocol.kinds.registry import mechanism

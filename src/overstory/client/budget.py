@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from overstory.privacy.ledger import Account, Ledger, charged
-from overstory.privacy.registry.yearly import headline
+from overstory.privacy.registry.cost import headline
 from overstory.privacy.terms import metric_terms
 from overstory.protocol.metrics.period import YEAR
 from overstory.protocol.metrics.tables import PersonBudget
