@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
-from overstory.protocol.domains import domain_from
+from overstory.protocol.domains import DOMAINS, domain_from
 from overstory.protocol.domains.domains import AnyDomain, Strings
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind
@@ -41,18 +41,6 @@ NOT_PLANNED: Final = "not planned yet: run `overstory plan --registry FILE`, whi
 Folder: TypeAlias = "Path | Traversable"  # where a registry lies: a folder, or one inside a package
 
 MOST_SHOWN: Final = 3  # candidates that are named which stand twice
-
-DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "categories": ("kind", "names", "other", "ordered"),
-    "integers": ("kind", "min", "max", "outside"),
-    "bins": ("kind", "min", "max", "count", "outside"),
-    "interval": ("kind", "min", "max", "outside"),
-    "strings": ("kind", "candidates"),
-    "set": ("kind", "of", "most", "other"),
-    "unknown-strings": ("kind", "max_bytes", "alphabet", "known"),
-    "unknown-integers": ("kind", "bits", "known"),
-    "table": ("kind", "of", "names", "tables"),
-}
 
 
 def _period(fields: Fields, key: str) -> Period | None:
@@ -140,8 +128,7 @@ def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     try:
         name, domain = str(entry["id"]), dict(entry["domain"])
         table = {key: entry[key] for key in ROWS if entry.get(key) is not None and key != "panel"}
-        given = {key: value for key, value in domain.items() if key != "domain" and value is not None}
-        table["domain"] = {"kind": domain["domain"], **given}
+        table["domain"] = {"kind": domain.pop("domain")} | {k: v for k, v in domain.items() if v is not None}
         table["expires"] = dt.date.fromisoformat(entry["expires"])
         stated, panel = entry["digest"], None
         if entry.get("panel") is not None:
@@ -311,12 +298,12 @@ def read_domain(
     table = fields.subtable("domain", 'a table such as {kind = "bins", min = 0, max = 2, count = 100}')
     if table is None:
         return None, None
-    kind = table.required("kind", f"one of {', '.join(DOMAIN_KEYS)}")
-    if not isinstance(kind, str) or kind not in DOMAIN_KEYS:
+    kind = table.required("kind", f"one of {', '.join(DOMAINS)}")
+    if not isinstance(kind, str) or kind not in DOMAINS:
         if kind is not None:
-            table.fault("kind", f"{kind!r:.100} is no kind of domain: choose one of {', '.join(DOMAIN_KEYS)}")
+            table.fault("kind", f"{kind!r:.100} is no kind of domain: choose one of {', '.join(DOMAINS)}")
         return None, None
-    table.unknown(DOMAIN_KEYS[kind])
+    table.unknown(("kind", *DOMAINS[kind][1].split()))
     if not table.is_sound:
         return None, None
     domain = _symbols(fields, table, folder)
@@ -326,16 +313,15 @@ def read_domain(
 
 
 def _symbols(fields: Fields, table: Fields, folder: Folder | None) -> AnyDomain | None:
-    given = {key: value for key, value in table.table.items() if key != "kind"}
+    given = dict(table.table)
     if isinstance(given.get("known"), str):  # a device needs the file, too: its answer depends on it
-        lines = _file(table, folder, "known", given["known"])
-        if lines is None:
+        given["known"] = _file(table, folder, "known", given["known"])
+        if given["known"] is None:
             return None
-        given["known"] = lines
     try:
-        return domain_from({"domain": table.table["kind"], **given})
+        return domain_from(given)
     except (ParameterError, TypeError, ValueError) as error:
-        if table.table["kind"] == "strings":  # its one key
+        if given["kind"] == "strings":  # its one key
             table.fault(
                 "candidates", f"{given['candidates']!r:.100}: give the name of a file with one candidate a line"
             )
