@@ -150,7 +150,7 @@ def _limits(budget: PersonBudget | None) -> str:
     if budget is None:
         return "none"
     own = "".join(f", {most:g} for {name}" for name, most in budget.attributes.items())
-    return f"epsilon {budget.epsilon:g}{' a year' if budget.per == 'year' else ''} ({budget.against}){own}"
+    return f"epsilon {budget.epsilon:g}{' a year' if budget.per == 'year' else ''}{own}"
 
 
 def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:

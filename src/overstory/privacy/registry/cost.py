@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import MOST, epsilon_text, finite, guess_text, plural
-from overstory.privacy.ledger import Ledger, charge
+from overstory.privacy.ledger import Ledger
 from overstory.privacy.statements import (
     ALWAYS,
     FRESH,
@@ -116,9 +116,7 @@ def year_of(metrics: Iterable[Metric]) -> str:
 def least_limit(metrics: Iterable[Metric], budget: PersonBudget | None) -> float:
     """Return the smallest limit that reports of all of these count against, whatever is held: infinite without one."""
     limits = [{*budget.limits_of(metric)} for metric in metrics] if budget is not None else []
-    if budget is None or not limits or budget.against != "any-history":
-        return math.inf
-    return min(most for _, most in set.intersection(*limits))
+    return math.inf if not limits else min(most for _, most in set.intersection(*limits))
 
 
 def headline(registry: MetricRegistry) -> Claim:
@@ -365,18 +363,16 @@ def reports_until_the_end(budget: PersonBudget, metric: Metric) -> int | None:
     terms = metric_terms(metric)
     most = min(limit for _, limit in budget.limits_of(metric))
 
-    def cost(reports: int) -> float:
-        return charge(budget.against, terms, reports, metric.max_responses)
-
+    cost = terms.epsilon_any
     return None if cost(MOST_REPORTS) <= most else bisect_right(range(1, MOST_REPORTS), most, key=cost)
 
 
-def _days(budget: PersonBudget, metrics: Sequence[Metric], most: float) -> int | None:
+def _days(metrics: Sequence[Metric], most: float) -> int | None:
     """Return after how many days of reports in every period a limit ends; None where it never does."""
 
     def cost(days: int) -> float:
         return add_up(
-            (1, charge(budget.against, metric_terms(metric), reports, metric.max_responses))
+            (1, metric_terms(metric).epsilon_any(reports))
             for metric in metrics
             # One report in every period that so many days touch.
             for reports in [-(-days * DAY // metric.period.seconds)]
@@ -390,13 +386,12 @@ def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[st
     """Say what a budget allows, and what happens at its end, a sentence at a time."""
     every = [*metrics]
     listed = [metric for metric in every if metric.panel is None]
-    meaning = ALWAYS if budget.against == "any-history" else PATTERN
     is_yearly = budget.per == "year"
     all_reports = "All reports of any year" if is_yearly else "All reports together"
     until = " until some are a year old" if is_yearly else ""
-    yield f"{all_reports} may cost epsilon {budget.epsilon:g}, {meaning}; then no more are made{until}."
+    yield f"{all_reports} may cost epsilon {budget.epsilon:g}, {ALWAYS}; then no more are made{until}."
     for name, most in budget.attributes.items():
-        yield f"All that tells of {name} may cost epsilon {most:g}, {meaning}; then no more of that is reported{until}."
+        yield f"All that tells of {name} may cost epsilon {most:g}, {ALWAYS}; then no more of that is reported{until}."
     for metric in listed:
         end = reports_until_the_end(budget, metric)
         if end is None or (is_yearly and end >= most_in_a_year(metric)):
@@ -408,7 +403,7 @@ def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[st
     if len(listed) > 1:
         limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
         for attribute, most in limits:
-            days = _days(budget, [metric for metric in listed if attribute in {None, metric.attribute}], most)
+            days = _days([metric for metric in listed if attribute in {None, metric.attribute}], most)
             if days is not None and not (is_yearly and days * DAY >= YEAR):
                 what = "every metric" if attribute is None else f"everything about {attribute}"
                 what += "" if len(listed) == len(every) else " without a panel"

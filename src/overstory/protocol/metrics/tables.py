@@ -18,7 +18,6 @@ from overstory.protocol.oblivious.formats import read_entries
 if TYPE_CHECKING:
     from overstory.protocol.metrics.metric import Metric
 
-Against = Literal["any-history", "same-pattern"]
 Stretch = Literal["ever", "year"]
 
 OPERATOR: Final = 'a table such as {name = "Example Inc.", url = "https://example.org", color = "#0b5fa5"}'
@@ -95,12 +94,9 @@ def contrast(first: str, second: str) -> float:
 
 @dataclass(frozen=True)
 class PersonBudget:
-    """How much epsilon the reports of one person may cost."""
+    """How much epsilon the reports of one person may cost, whatever the person holds and however it changes."""
 
     epsilon: float  # the limit for all metrics together, in nats
-    # what a report is charged for: "any-history" charges what tells any two histories of as many reports apart;
-    # "same-pattern" what they tell, not counting which reports share their noise
-    against: Against = "any-history"
     # smaller budgets of the metrics that share an attribute, by attribute
     attributes: Mapping[str, float] = field(default_factory=dict, hash=False)
     per: Stretch = "ever"  # of which reports: of all that there ever are, or of those within any 366 days
@@ -118,8 +114,6 @@ class PersonBudget:
         """Whether some history may cost more under this budget than under another; None: the other allows anything."""
         if other is None:
             return False
-        if self.against != other.against and other.against == "any-history":
-            return True
         if self.per != other.per and other.per == "ever":
             return True
         later = {name: self.attributes.get(name, math.inf) for name in other.attributes}
@@ -127,7 +121,7 @@ class PersonBudget:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        plain = {"epsilon": self.epsilon, "against": self.against, "per": self.per}
+        plain = {"epsilon": self.epsilon, "per": self.per}
         return plain | ({"attributes": dict(self.attributes)} if self.attributes else {})
 
     @classmethod
@@ -141,7 +135,7 @@ class PersonBudget:
         """
         fields = Fields(read)
         values = fields.read(BUDGET_ROWS)
-        if fields.faults or not {"against", "per"} <= read.keys():
+        if fields.faults or "per" not in read:
             raise ValueError("not what a budget holds")
         return cls(**values)
 
@@ -159,7 +153,6 @@ def _attributes(table: Fields, key: str) -> dict[str, float | None]:
 
 BUDGET_ROWS: Final[Mapping[str, Row]] = {
     "epsilon": _epsilon,
-    "against": row(Fields.choice, get_args(Against), "any-history"),
     "per": row(Fields.choice, get_args(Stretch), "ever"),
     "attributes": _attributes,
 }
