@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from overstory.privacy.ledger import Account, Ledger, charged
+from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.registry.cost import headline
-from overstory.privacy.terms import metric_terms
+from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.metrics.period import YEAR
 from overstory.protocol.metrics.tables import PersonBudget
 
@@ -83,7 +83,10 @@ class _Charges:
 
     def allow(self, metric: Metric) -> bool:
         accounts, limits = self._with(metric).values(), self._budget.limits_of(metric)
-        return all(charged(accounts, attribute) <= most for attribute, most in limits)
+        return all(
+            add_up((1, each.epsilon_any) for each in accounts if attribute in {None, each.attribute}) <= most
+            for attribute, most in limits
+        )
 
     def take(self, metric: Metric) -> None:
         self._accounts = self._with(metric)

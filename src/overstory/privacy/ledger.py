@@ -10,7 +10,7 @@ to be unable to link. `epsilon` compares with histories of the same pattern of e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from overstory.privacy.approximate import epsilon_at
@@ -127,8 +127,3 @@ class Ledger:
         # Basic composition: (sum of epsilons, sum of deltas), delta split equally over the fresh accounts.
         fresh = sum(account.terms.fresh for account in self.accounts)
         return add_up((1, account.epsilon_at(delta / max(fresh, 1))) for account in self.accounts)
-
-
-def charged(accounts: Iterable[Account], attribute: str | None = None) -> float:
-    """Return what a budget charges for an attribute, or all, rounded up: as much as any history costs."""
-    return add_up((1, each.epsilon_any) for each in accounts if attribute is None or attribute == each.attribute)
