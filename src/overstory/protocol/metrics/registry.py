@@ -147,10 +147,11 @@ def registry_text(path: str | os.PathLike[str] | Traversable) -> str:
     if len(raw) > MOST_BYTES:
         raise FormatError(f"larger than {MOST_BYTES >> 20} MiB: this is not a registry", source=str(path))
     try:
-        return raw.removeprefix(codecs.BOM_UTF8).decode()
+        text: str = raw.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         problem = f"expected UTF-8 text ({error.reason} at byte {error.start})"
         raise FormatError(problem, source=str(path)) from None
+    return text
 
 
 def registry_folder(path: str | os.PathLike[str] | Traversable) -> Folder:
