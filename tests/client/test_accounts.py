@@ -13,7 +13,6 @@ from overstory.client.randomizer import randomizer_of
 from overstory.client.session import MetricRecorder
 from overstory.client.state.state import State
 from overstory.presentation.document import Paragraph
-from overstory.privacy.ledger import charge
 from overstory.privacy.terms import terms_of
 from support.devices import DAY, Clock, device, registry
 from support.referee_device import device as referee_of
@@ -151,7 +150,7 @@ def test_nothing_is_one_of_the_responses_and_no_value_more(tmp_path, values, clo
         headline = lines_of(client).headline
     mechanism = of(SIX)["m"].mechanism
     assert headline.amount == "epsilon 1.4"
-    assert headline.epsilon == charge("any-history", terms_of(mechanism), 2)
+    assert headline.epsilon == terms_of(mechanism).epsilon_any(2)
     real = referee_of(mechanism, 0)
     worst = max(real.loss(*pair) for pair in permutations([(0, 1), (2, 3), (2, 2), (1, 0), (0, 0), (1, 1)], 2))
     assert float(worst) == pytest.approx(1.3959, abs=5e-5)

@@ -5,7 +5,6 @@ import json
 import re
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from overstory.client.state import rows as schema
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import Bounds
 from overstory.client.upload.http import Response
-from overstory.protocol.metrics import PersonBudget
 from overstory.protocol.wire.upload import decode_uploads
 from support.devices import DAY, DEFAULT, Clock, device, queue_report, registry
 
@@ -38,8 +36,7 @@ ABOUT = {
     "length colour": "the length of its periods",
     "first colour": "the first one that may still be reported on",
     "kept sent colour": "the period in which a report was last sent",
-    "kept attribute colour": "its attribute and largest cap",
-    "kept cap colour": "its attribute and largest cap",
+    "kept attribute colour": "its attribute",
 }
 TABLES = "| table of `state.db` | holds |"
 
@@ -105,7 +102,6 @@ def test_the_page_says_after_which_outcomes_there_is_a_report():
 def test_the_page_lists_all_that_a_state_remembers_in_about(tmp_path, monkeypatch):
     monkeypatch.setattr("overstory.client.state.rows.PERIODS_KEPT", 2)
     asked, clock = registry(colour=DEFAULT["colour"] + 'attribute = "looks"\nmax_values = 2\n'), Clock()
-    asked = replace(asked, budget=PersonBudget(100.0, "same-pattern"))
     asked_for = []
 
     def transport(request):

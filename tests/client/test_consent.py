@@ -107,7 +107,6 @@ COSTS = "its reports may cost more than the budget that was shown"
         (with_budget(20.0), with_budget(10.0), None),
         (with_budget(20.0), with_budget(20.5), COSTS),
         (with_budget(20.0), with_budget(), COSTS),
-        (with_budget(20.0), with_budget(20.0, "same-pattern"), COSTS),
     ],
 )
 def test_what_allows_more_is_asked_about_and_what_promises_more_is_covered(tmp_path, before, after, reason):
@@ -240,7 +239,7 @@ def test_a_choice_that_cannot_be_kept_is_obeyed_by_this_client(tmp_path, monkeyp
 
 
 def test_a_choice_is_read_as_it_was_written(paths):
-    asked = MetricRegistry(dict(changed(attribute="taste")), "1", PersonBudget(9.0, "same-pattern", {"taste": 2.0}))
+    asked = MetricRegistry(dict(changed(attribute="taste")), "1", PersonBudget(9.0, {"taste": 2.0}))
     made = choose(paths, asked, "on", TODAY, server="https://c.example:8443/x")
     assert made.server == "https://c.example:8443"
     assert read_consent(paths) == made
@@ -251,10 +250,10 @@ def test_a_choice_is_read_as_it_was_written(paths):
     ("where", "wrong"),
     [
         (("server",), 5),
-        (("budget",), {"epsilon": -1, "against": "any-history"}),
-        (("budget",), {"epsilon": 1.0, "against": "everything"}),
-        (("budget",), {"epsilon": 10**400, "against": "any-history"}),
-        (("budget",), {"epsilon": 1.0, "against": "any-history", "attributes": {"taste": 10**400}}),
+        (("budget",), {"epsilon": -1, "per": "ever"}),
+        (("budget",), {"epsilon": 1.0, "per": "everything"}),
+        (("budget",), {"epsilon": 10**400, "per": "ever"}),
+        (("budget",), {"epsilon": 1.0, "per": "ever", "attributes": {"taste": 10**400}}),
         (("metrics", "colour", "title"), 5),
         (("metrics", "colour", "retention_days"), "90"),
         (("metrics", "colour", "retention_days"), True),

@@ -21,7 +21,7 @@ from overstory.console.screens.public import MEANING
 from overstory.presentation.document import Folded, Lines
 from overstory.presentation.render_html import STYLE, as_page, policy_of
 from overstory.presentation.render_text import as_text
-from overstory.privacy.registry.yearly import headline, in_two_sentences
+from overstory.privacy.registry.cost import headline, in_two_sentences
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.metrics.tables import PAPER, contrast

@@ -8,9 +8,7 @@ import pytest
 from overstory.client import Outcome
 from overstory.client.budget import Allowance, ledger_of
 from overstory.client.state.state import State
-from overstory.privacy.ledger import charge
 from overstory.privacy.registry.cost import reports_until_the_end
-from overstory.privacy.terms import terms_of
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from support.devices import Clock, device, queue_report, registry
 
@@ -41,12 +39,9 @@ def outcomes(folder, of, values, *, flush=True):
 
 HISTORIES = list(dict.fromkeys((*itertools.product(NAMES[:2], repeat=4), *itertools.permutations((*NAMES, "red"), 4))))
 BUDGETS = [
-    (BASIC, PersonBudget(2.3, "same-pattern")),
     (BASIC, PersonBudget(1.0)),
-    (GRR, PersonBudget(2.5, "same-pattern")),
     (GRR, PersonBudget(2.5)),
     (FRESH, PersonBudget(0.25)),
-    (CHAIN, PersonBudget(3.0, "same-pattern")),
     (CHAIN, PersonBudget(3.0)),
 ]
 
@@ -76,7 +71,7 @@ def test_a_budget_that_looks_at_the_values_is_caught(tmp_path, monkeypatch):
     honest = Allowance.__init__
     monkeypatch.setattr(Allowance, "__init__", looking)
     monkeypatch.setattr(Allowance, "allows", by_the_ledger)
-    assert len(patterns(tmp_path, GRR, PersonBudget(2.5, "same-pattern"))) > 1
+    assert len(patterns(tmp_path, GRR, PersonBudget(2.5))) > 1
 
 
 @pytest.mark.parametrize(("entry", "held"), BUDGETS)
@@ -88,7 +83,7 @@ def test_what_was_spent_is_within_the_budget(tmp_path, entry, held, flush):
     assert found == sorted(found, key=lambda outcome: outcome is Outcome.SPENT), "and it does not begin again"
     with State(client.paths).snapshot() as rows:
         spent = ledger_of(rows)
-    assert 0 < (spent.epsilon_any if held.against == "any-history" else spent.epsilon) <= held.epsilon
+    assert 0 < spent.epsilon_any <= held.epsilon
 
 
 def test_status_counts_the_periods_that_had_no_report(tmp_path):
@@ -103,7 +98,7 @@ def test_status_counts_the_periods_that_had_no_report(tmp_path):
 def test_metrics_share_the_budget_and_an_attribute_its_own(tmp_path):
     listed = registry(one=GRR, two=GRR, other=GRR)
     tagged = {name: replace(metric, attribute=None if name == "other" else "taste") for name, metric in listed.items()}
-    held = PersonBudget(3.0, "any-history", {"taste": 1.5})
+    held = PersonBudget(3.0, {"taste": 1.5})
     client = device(tmp_path, registry=MetricRegistry(tagged, listed.version, held))
     assert client.record("one", "red") is Outcome.RECORDED
     assert client.record("two", "red") is Outcome.SPENT, "2.0 of this attribute would be more than 1.5"
@@ -114,64 +109,12 @@ def test_metrics_share_the_budget_and_an_attribute_its_own(tmp_path):
 def test_reports_of_a_metric_that_is_no_longer_listed_still_count(tmp_path):
     listed = registry(one=GRR, two=GRR)
     tagged = {name: replace(metric, attribute="taste") for name, metric in listed.items()}
-    held = PersonBudget(9.0, "any-history", {"taste": 1.5})
+    held = PersonBudget(9.0, {"taste": 1.5})
     first = device(tmp_path, registry=MetricRegistry(tagged, "1", held))
     assert first.record("one", "red") is Outcome.RECORDED
     first.close()
     later = device(tmp_path, registry=MetricRegistry({"two": tagged["two"]}, "2", held))
     assert later.record("two", "red") is Outcome.SPENT
-
-
-def test_a_lower_cap_does_not_forget_what_a_higher_one_allowed(tmp_path):
-    high = BASIC.replace("max_values = 2", "max_values = 3")
-    _, client = outcomes(tmp_path, asked(PersonBudget(7.0, "same-pattern"), theme=high), NAMES)
-    client.close()
-    lower = asked(PersonBudget(7.0, "same-pattern"), theme=BASIC)
-    low = device(tmp_path, registry=lower, clock=Clock(client._clock.now))
-    low.record("theme", "red")
-    low.close()
-    with State(low.paths).snapshot() as rows:
-        assert rows.recall("cap theme") == 3
-        later_on = charge("same-pattern", terms_of(low.registry["theme"].mechanism), 100, 3)
-        assert later_on > charge("same-pattern", terms_of(low.registry["theme"].mechanism), 100, 2)
-
-
-FIVE = (*NAMES, "black", "white")
-MANY = GRR.replace('"blue"', '"blue", "black", "white"')
-CAPPED = MANY + 'max_values = 2\nover_cap = "first"\n'
-
-
-def reported(folder, clock, of, values, choice="on"):
-    with device(folder, registry=of, clock=clock, choice=choice) as client:
-        found = []
-        for value in values:
-            found.append(client.record("theme", value))
-            client.flush()
-            clock.tomorrow()
-    return found, State(client.paths)
-
-
-@pytest.mark.parametrize(("choice", "then"), [("on", 0), ("local", 2)])
-def test_reports_made_while_there_was_no_budget_and_no_cap_count(tmp_path, choice, then):
-    """A registry with a budget and a cap, then one without either, then the first again: it went on for ever.
-
-    What was kept here alone under no cap may be reported under a cap later, for it is known: that counts, too.
-    """
-    clock, capped = Clock(), asked(PersonBudget(3.0, "same-pattern"), theme=CAPPED)
-    reported(tmp_path, clock, capped, NAMES[:1])
-    reported(tmp_path, clock, asked(None, theme=MANY), FIVE * 2, choice)
-    found, state = reported(tmp_path, clock, capped, FIVE)
-    assert found == [Outcome.RECORDED] * then + [Outcome.SPENT] * (5 - then)
-    with state.snapshot() as rows:
-        assert rows.recall("cap theme") == 0
-        assert ledger_of(rows).epsilon == pytest.approx(5.0 if choice == "on" else 2.0)
-
-
-def test_a_cap_that_was_there_before_the_budget_is_known(tmp_path):
-    clock = Clock()
-    reported(tmp_path, clock, asked(None, theme=CAPPED), FIVE)
-    found, _ = reported(tmp_path, clock, asked(PersonBudget(2.5, "same-pattern"), theme=CAPPED), FIVE)
-    assert found == [Outcome.RECORDED] * 5
 
 
 def test_two_processes_keep_to_it_together(tmp_path):

@@ -13,8 +13,7 @@ from overstory.collector.service import public_html
 from overstory.presentation.document import KeyValues
 from overstory.presentation.formats import date_words, epsilon_text
 from overstory.privacy import Account, Ledger
-from overstory.privacy.registry.cost import metric_cost
-from overstory.privacy.registry.yearly import in_two_sentences, yearly
+from overstory.privacy.registry.cost import in_two_sentences, metric_cost, yearly
 from overstory.privacy.terms import terms_of
 from overstory.protocol.kinds.registry import FAMILIES, REGISTRY
 from overstory.protocol.metrics import parse_registry

@@ -25,10 +25,11 @@ from overstory.client.session import MetricRecorder
 from overstory.client.state.state import State
 from overstory.discovery import find
 from overstory.presentation.render_text import as_text
+from overstory.protocol.domains import DOMAINS
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import BUILDERS, FAMILIES, REGISTRY, any_mechanism
 from overstory.protocol.metrics import load_registry
-from overstory.protocol.metrics.metric_table import DOMAIN_KEYS, metric_from_json
+from overstory.protocol.metrics.metric_table import metric_from_json
 from overstory.protocol.metrics.period import DAY
 from overstory.protocol.wire.upload import decode_batch, decode_uploads, encode_reports
 from overstory.queries.counts import PeriodCounts
@@ -93,7 +94,7 @@ def metrics(tmp_path_factory):
 
 def test_every_kind_is_here():
     """All kinds of domains, and every mechanism that is no frequency oracle (those are in `contract_cases`)."""
-    assert {entry[0].partition('"')[2].partition('"')[0] for entry in KINDS.values()} == set(DOMAIN_KEYS)
+    assert {entry[0].partition('"')[2].partition('"')[0] for entry in KINDS.values()} == set(DOMAINS)
     assert {entry[1] for entry in KINDS.values()} >= BUILDERS.keys() - REGISTRY.keys()
 
 

@@ -16,7 +16,7 @@ import pytest
 from overstory.client import Client
 from overstory.client.consent import CI_VARIABLES
 from overstory.planning.kinds import plan_registry
-from overstory.privacy.registry.yearly import HIGH, yearly
+from overstory.privacy.registry.cost import HIGH, yearly
 from overstory.protocol.metrics import parse_registry
 from support.console_blocks import shown_commands
 from support.registry_texts import KEYS_HEX

@@ -10,7 +10,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.variance import frequency_variance
 from overstory.audit.laws import Alarm
 from overstory.planning.yearly import YearPlan
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.cost import yearly
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import parse_registry
 from overstory.protocol.metrics.panel import Places

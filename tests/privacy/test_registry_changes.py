@@ -183,7 +183,6 @@ OTHER_PROMISES = [  # the same of what is promised besides; no epsilon of the re
     ("an attribute with a budget", BUDGETED, {"attribute": '"style"', "end": BUDGET_OF_STYLE}, True),
     ("a larger budget", BUDGETED, {"end": BUDGET.replace("20", "21")}, True),
     ("a larger budget of an attribute", BUDGETED, {"end": BUDGET.replace("5.0", "6.0")}, True),
-    ("a budget against less", BUDGETED, {"end": BUDGET + 'against = "same-pattern"\n'}, True),
     ("no budget any more", BUDGETED, {"end": None}, True),
     ("a budget", {"attribute": '"looks"'}, {"end": BUDGET}, False),
     ("published estimates", STOP, {"publish": '"estimates"'}, True),

@@ -31,8 +31,8 @@ from overstory.client.budget import Allowance
 from overstory.client.outcomes import MADE, Outcome
 from overstory.client.session import Session
 from overstory.client.state.secret_file import DeviceSecret
-from overstory.privacy.registry.yearly import KEPT, yearly
-from overstory.privacy.registry.yearly import headline as headline_of
+from overstory.privacy.registry.cost import KEPT, yearly
+from overstory.privacy.registry.cost import headline as headline_of
 from overstory.protocol.metrics import Metric, parse_registry
 from overstory.protocol.metrics.panel import CYCLES, Places
 from overstory.protocol.metrics.period import WEEK
@@ -53,7 +53,7 @@ def short_years():
     """Let a year have four weeks, a quarter three and a month two."""
     with (
         mock.patch.dict(CYCLES, SHORT),
-        mock.patch("overstory.privacy.registry.yearly.YEAR", SHORT["year"]),
+        mock.patch("overstory.privacy.registry.cost.YEAR", SHORT["year"]),
         mock.patch("overstory.client.budget.YEAR", SHORT["year"]),
         mock.patch("overstory.client.state.rows.YEAR", SHORT["year"]),
     ):

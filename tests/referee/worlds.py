@@ -23,7 +23,7 @@ TABLE = '{kind = "table", names = ["x", "y"], of = [{kind = "categories", names 
 TURNED = TABLE.replace('["u", "v"]', '["v", "u"]')
 UNKNOWN = '{{kind = "unknown-integers", bits = 8{known}}}'
 GROUPS = '{by = "release", shares = {"1.0" = 0.9, "1.1" = 0.05}, devices = 20000}'
-LIMIT = '[budget]\nepsilon = 1.5\nagainst = "any-history"\n'
+LIMIT = "[budget]\nepsilon = 1.5\n"
 
 
 @dataclass(frozen=True)

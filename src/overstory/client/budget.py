@@ -10,12 +10,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from overstory.privacy.ledger import Account, Ledger, charged
-from overstory.privacy.registry.yearly import headline
-from overstory.privacy.terms import metric_terms
+from overstory.privacy.ledger import Account, Ledger
+from overstory.privacy.registry.cost import headline
+from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.metrics.period import YEAR
 from overstory.protocol.metrics.tables import PersonBudget
 
@@ -37,7 +36,7 @@ def ledger_of(rows: Rows, registry: Mapping[str, Metric] | None = None, since: f
     for name, _ in held:
         tells_of.setdefault(name, str(rows.recall(f"attribute {name}") or "") or None)
     accounts = (
-        Account(name, account.hex(), rows.terms(account), tuple(reports.items()), rows.cap_of(name), tells_of[name])
+        Account(name, account.hex(), rows.terms(account), tuple(reports.items()), tells_of[name])
         for (name, account), reports in held.items()
     )
     return Ledger(tuple(accounts))
@@ -83,24 +82,20 @@ class _Charges:
         self._accounts = {(each.metric, each.digest): each for each in ledger_of(rows, registry, since).accounts}
 
     def allow(self, metric: Metric) -> bool:
-        accounts, against = self._with(metric).values(), self._budget.against
-        limits = self._budget.limits_of(metric)
-        return all(charged(accounts, against, attribute) <= most for attribute, most in limits)
+        accounts, limits = self._with(metric).values(), self._budget.limits_of(metric)
+        return all(
+            add_up((1, each.epsilon_any) for each in accounts if attribute in {None, each.attribute}) <= most
+            for attribute, most in limits
+        )
 
     def take(self, metric: Metric) -> None:
         self._accounts = self._with(metric)
 
     def _with(self, metric: Metric) -> dict[tuple[str, str], Account]:
         """Return the accounts with one more report; of which response does not matter to a budget."""
-        mine = {key: each for key, each in self._accounts.items() if each.metric == metric.id}
-        # All reports of a metric count under the largest cap that some were made under.
-        caps = {metric.max_responses, *(each.cap for each in mine.values())}
-        cap = None if None in caps else max(most for most in caps if most is not None)
         key = metric.id, metric.account.hex()
-        reports = 1 + (mine[key].reports if key in mine else 0)
-        mine = {other: replace(each, cap=cap) for other, each in mine.items() if other != key and each.cap != cap}
-        mine[key] = Account(*key, metric_terms(metric), ((0, reports),), cap, metric.attribute)
-        return self._accounts | mine
+        reports = 1 + (self._accounts[key].reports if key in self._accounts else 0)
+        return self._accounts | {key: Account(*key, metric_terms(metric), ((0, reports),), metric.attribute)}
 
 
 ROUNDED: Final = 1e-12  # the relative error of a sum of epsilons that are each rounded up

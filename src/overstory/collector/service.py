@@ -21,8 +21,8 @@ from overstory.collector.telemetry import LOG, StateReporter, Telemetry
 from overstory.presentation.document import Block, Heading, Lines, Link, Paragraph
 from overstory.presentation.render_html import STYLE, accents, as_page, policy_of
 from overstory.privacy import statement
+from overstory.privacy.registry.cost import headline, in_two_sentences
 from overstory.privacy.registry.page import metric_page
-from overstory.privacy.registry.yearly import headline, in_two_sentences
 from overstory.privacy.terms import metric_terms
 from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.supervision.clock import ClockWatch, steady

@@ -24,8 +24,7 @@ from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing
 from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.ledger import Ledger
-from overstory.privacy.registry.cost import metric_cost
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.cost import metric_cost, yearly
 from overstory.privacy.terms import metric_terms
 from overstory.protocol.errors import OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry

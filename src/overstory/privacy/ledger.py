@@ -10,16 +10,12 @@ to be unable to link. `epsilon` compares with histories of the same pattern of e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from overstory.privacy.approximate import epsilon_at
 from overstory.privacy.terms import Terms, add_up
 from overstory.protocol.errors import ParameterError
-
-if TYPE_CHECKING:
-    from overstory.protocol.metrics.tables import Against
 
 
 @dataclass(frozen=True)
@@ -43,8 +39,6 @@ class Account:
     terms: Terms  # what the mechanism's privacy depends on
     # how many reports each permanent response had: (its number, its reports), in order
     numbered: tuple[tuple[int, int], ...] = ()
-    # the largest number of permanent responses that they were made under; None without. A budget's alone
-    cap: int | None = None
     attribute: str | None = None  # what the metric tells of, which others may tell of too; None without
 
     @property
@@ -133,21 +127,3 @@ class Ledger:
         # Basic composition: (sum of epsilons, sum of deltas), delta split equally over the fresh accounts.
         fresh = sum(account.terms.fresh for account in self.accounts)
         return add_up((1, account.epsilon_at(delta / max(fresh, 1))) for account in self.accounts)
-
-
-def charged(accounts: Iterable[Account], against: Against, attribute: str | None = None) -> float:
-    """Return what a budget charges for an attribute, or all, rounded up: each report as if its value were the worst."""
-    some = (each for each in accounts if attribute is None or attribute == each.attribute)
-    return add_up((1, charge(against, each.terms, each.reports, each.cap)) for each in some)
-
-
-def charge(against: Against, terms: Terms, reports: int, most_responses: int | None = None) -> float:
-    """Return what a budget charges for reports of a metric, against any history or the same pattern; rounded up."""
-    if not reports:
-        return 0.0
-    any_history = terms.epsilon_any(reports)
-    if against == "any-history":
-        return any_history
-    responses = None if terms.most_values is None else terms.most_values + 1  # nothing may have one of its own
-    distinct = min(most for most in (reports, most_responses, responses) if most is not None)
-    return min(any_history, add_up([(distinct, terms.epsilon_permanent)]))

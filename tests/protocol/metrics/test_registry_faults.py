@@ -6,7 +6,7 @@ import pytest
 
 from overstory.protocol.errors import FormatError
 from overstory.protocol.metrics import Fault, RegistryError, load_registry, parse_registry, toml_fields
-from overstory.protocol.metrics.metric_table import KEYS
+from overstory.protocol.metrics.metric_table import ROWS
 from support.registry_texts import BINS, COLOURS, FIRST_LINE, LISTED, STRINGS, faults, registry_text, the_fault
 
 
@@ -237,6 +237,6 @@ def test_lines_are_looked_for_where_there_is_a_fault_alone(monkeypatch):
 
 def test_no_key_is_left_out_of_these_tests():
     tried = {next(iter(instead)) for instead, *_ in WRONG} | {added.partition(" =")[0] for added, *_ in ADDED}
-    assert set(KEYS) <= tried | {"description"}
+    assert set(ROWS) <= tried | {"description"}
     assert str(Fault(1, "", "no TOML")) == "line 1: no TOML"
     assert COLOURS.count('"') == 8

@@ -12,7 +12,6 @@ from overstory.cli.arguments import print_answer
 from overstory.cli.output import is_table
 from overstory.presentation.document import Lines, Paragraph
 from overstory.presentation.formats import plural
-from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
     from overstory.planning import RapporPlan
@@ -70,8 +69,6 @@ def _plan_registry(args: argparse.Namespace) -> int:
     from overstory.protocol.metrics.registry import registry_folder, registry_text
 
     file = args.registry
-    if file.startswith("package:") and not args.output:
-        raise ParameterError(f"{file} is inside a package: give -o OUT to write the registry elsewhere")
     text, planned = plan_registry(registry_text(file), registry_folder(file), source=file)
     target = args.output or file
     if planned or args.output:

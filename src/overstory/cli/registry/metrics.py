@@ -24,10 +24,9 @@ from overstory.presentation.render_markup import as_markdown
 from overstory.presentation.render_text import print_document
 from overstory.presentation.streams import printable
 from overstory.privacy.registry.changes import Harm, compare_registries
-from overstory.privacy.registry.cost import budget_words, total_costs
+from overstory.privacy.registry.cost import HIGH, budget_words, headline, total_costs
 from overstory.privacy.registry.page import metric_page, together_blocks
 from overstory.privacy.registry.warnings import registry_notes, registry_warnings
-from overstory.privacy.registry.yearly import HIGH, headline
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import RegistryError, load_registry, parse_registry
 from overstory.protocol.metrics.metric_table import GRACE_DAYS

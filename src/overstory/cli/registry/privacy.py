@@ -14,8 +14,8 @@ from overstory.presentation.formats import parameter_words
 from overstory.presentation.streams import printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
+from overstory.privacy.registry.cost import yearly
 from overstory.privacy.registry.page import metric_statement
-from overstory.privacy.registry.yearly import yearly
 from overstory.privacy.statements import claims_blocks
 from overstory.privacy.terms import check_reports
 from overstory.protocol.errors import ParameterError

@@ -21,7 +21,7 @@ from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Column, Preformatted, Table
 from overstory.presentation.formats import plural, thousands
 from overstory.presentation.streams import printable
-from overstory.privacy.registry.yearly import yearly
+from overstory.privacy.registry.cost import yearly
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire.reasons import check_token

@@ -20,8 +20,14 @@ from overstory.client.state.state import UNCHECKED, State, machine_id
 from overstory.client.upload.delivery import ASKED, COPIED, DAY, RELAY, CollectorHealth, problem_words
 from overstory.presentation.formats import date_words, duration, plural
 from overstory.presentation.render_text import Layout, unbroken
-from overstory.privacy.registry.cost import MetricCost, TotalCost, metric_cost, totals_so_far
-from overstory.privacy.registry.yearly import headline, in_two_sentences
+from overstory.privacy.registry.cost import (
+    MetricCost,
+    TotalCost,
+    headline,
+    in_two_sentences,
+    metric_cost,
+    totals_so_far,
+)
 
 if TYPE_CHECKING:
     from overstory.privacy.statements import Claim

@@ -29,12 +29,14 @@ from overstory.privacy.registry.cost import (
     MetricCost,
     TotalCost,
     budget_words,
+    headline,
+    in_two_sentences,
+    least_limit,
     metric_cost,
     total_costs,
     totals_so_far,
 )
 from overstory.privacy.registry.page import metric_facts, relay_words
-from overstory.privacy.registry.yearly import headline, in_two_sentences, least_limit
 from overstory.privacy.statements import Claim, Claims
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.base import Kind, Report

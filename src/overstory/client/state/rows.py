@@ -115,14 +115,6 @@ def ends_at(metric: Metric) -> int:
     return metric.accept_until(metric.period.number(metric.expires_at - 1))
 
 
-NO_CAP: Final = 0  # what the state remembers of a metric that has had reports under no cap
-
-
-def wider(before: int | None, now: int | None) -> int | None:
-    """Return the larger of two caps; None where one of them is none."""
-    return None if before is None or now is None else max(before, now)
-
-
 PERIODS_KEPT: Final = 400  # periods remembered as reported, per metric; earlier ones are always refused
 
 
@@ -145,7 +137,7 @@ class Claims:
 
 Past = tuple[Claims, list[Response]]  # the periods and the permanent responses that a metric has reported
 
-OF_METRIC: Final = ("first", "length", "kept cap", "kept attribute")
+OF_METRIC: Final = ("first", "length", "kept attribute")
 """What `about` has of every metric, each under this word and the metric's id."""
 _RESPONSES: Final = "SELECT metric, account, number, permanent, reports, kept, tag FROM responses"
 
@@ -229,18 +221,10 @@ class Rows:
     def counts(self) -> dict[str, int]:
         return dict(self._connection.execute("SELECT what, number FROM counts ORDER BY what"))
 
-    def cap_of(self, metric: str) -> int | None:
-        """Return the largest cap that a metric's reports so far were made under; None where one had none."""
-        return int(self.recall(f"cap {metric}") or NO_CAP) or None
-
     def keep(self, metric: Metric) -> None:
-        """Store what a later registry may no longer say: cap, attribute, the account's terms, the key's end."""
-        cap, before = metric.max_responses, self.recall(f"cap {metric.id}")
-        if before is not None:
-            cap = wider(int(before) or None, cap)
-        for what, value in (("cap", NO_CAP if cap is None else cap), ("attribute", metric.attribute or "")):
-            if self.recall(f"{what} {metric.id}") != value:
-                self.remember(f"{what} {metric.id}", value)
+        """Store what a later registry may no longer say: the attribute, the account's terms, the key's end."""
+        if self.recall(f"attribute {metric.id}") != (metric.attribute or ""):
+            self.remember(f"attribute {metric.id}", metric.attribute or "")
         self.extend(metric.id, ends_at(metric))
         if metric.account in self._accounts:
             return  # since its first response

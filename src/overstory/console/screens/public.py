@@ -38,8 +38,8 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import date_words, epsilon_text, factor, with_article
+from overstory.privacy.registry.cost import headline, in_two_sentences
 from overstory.privacy.registry.page import MetricPage, how_often, metric_page
-from overstory.privacy.registry.yearly import headline, in_two_sentences
 from overstory.privacy.statements import claims_blocks
 from overstory.protocol.metrics.metric import SLACK
 

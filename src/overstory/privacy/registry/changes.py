@@ -19,8 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from overstory.presentation.formats import epsilons_apart
-from overstory.privacy.registry.cost import lifetime_epsilon, most_responses
-from overstory.privacy.registry.yearly import most_in_a_year, yearly
+from overstory.privacy.registry.cost import lifetime_epsilon, most_in_a_year, most_responses, yearly
 from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.groups import Groups
@@ -151,7 +150,7 @@ def _limits(budget: PersonBudget | None) -> str:
     if budget is None:
         return "none"
     own = "".join(f", {most:g} for {name}" for name, most in budget.attributes.items())
-    return f"epsilon {budget.epsilon:g}{' a year' if budget.per == 'year' else ''} ({budget.against}){own}"
+    return f"epsilon {budget.epsilon:g}{' a year' if budget.per == 'year' else ''}{own}"
 
 
 def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:

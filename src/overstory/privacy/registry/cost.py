@@ -2,6 +2,9 @@
 
 The first line says by how much any two histories of as many reports can be told apart, whatever the person holds and
 however it changes. Every other line but that of one report holds under a condition, which it names.
+
+The headline is that of a year: any 366 days in a row, of the periods that reports are about. Epsilons of one person add
+up, over metrics and over answers; those of metrics that share a panel do not, for a device answers one of them.
 """
 
 from __future__ import annotations
@@ -10,13 +13,21 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from overstory.presentation.document import KeyValues
-from overstory.presentation.formats import epsilon_text, finite, plural
-from overstory.privacy.ledger import Ledger, charge
-from overstory.privacy.registry.yearly import most_in_a_year, yearly
-from overstory.privacy.statements import ALWAYS, FRESH, SAME_PATTERN, UNCHANGED, Claim, Claims, why_unbounded
+from overstory.presentation.formats import MOST, epsilon_text, finite, guess_text, plural
+from overstory.privacy.ledger import Ledger
+from overstory.privacy.statements import (
+    ALWAYS,
+    FRESH,
+    NOT_BOUNDED,
+    SAME_PATTERN,
+    UNCHANGED,
+    Claim,
+    Claims,
+    why_unbounded,
+)
 from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
 from overstory.protocol.metrics.period import YEAR
@@ -35,6 +46,100 @@ ACCOUNTS: Final = (
     "All reports are of one unchanged value. The metric's parameters, or what its values stand for, changed since the "
     "first one: the value had an independent permanent response before and after, and their epsilons add up."
 )
+
+HIGH: Final = 8.0  # the epsilon of a year above which a registry is warned about
+
+ANY_YEAR: Final = "in any year"
+ANY_TWO: Final = "Between any two histories of what the person holds."
+KEPT: Final = "A device adds up what a year's reports cost, and stops there, whatever happens to the registry."
+ADDS_UP: Final = "Every further year adds at most as much."
+WHEN: Final = "A year is counted by the periods that reports are of; one may arrive later, by the days of its grace."
+
+
+class Part(NamedTuple):
+    """What one metric, or all that share a panel, add to a year."""
+
+    epsilon: float
+    words: str  # what a device sends
+    metrics: tuple[Metric, ...]
+
+
+def parts_of_a_year(metrics: Iterable[Metric]) -> Iterator[Part]:
+    """Yield what adds up to a year's epsilon, budgets aside: the panel that metrics share, then every other metric."""
+    listed = tuple(metrics)
+    shared = tuple(metric for metric in listed if metric.panel is not None and not metric.panel.own)
+    if shared:
+        most = max(metric.panel.most_in_a_year for metric in shared if metric.panel is not None)
+        epsilon = add_up([(most, max(metric_terms(metric).epsilon_any(1) for metric in shared))])
+        each = "" if most == 1 else ", each"
+        of = "" if len(shared) == 1 else f"{each} to one of {len(shared)} questions"
+        yield Part(epsilon, plural(most, "answer") + of, shared)
+    for metric in listed:
+        if metric not in shared:
+            reports = most_in_a_year(metric)
+            yield Part(
+                metric_terms(metric).epsilon_any(reports), f"{plural(reports, 'report')} of {metric.id}", (metric,)
+            )
+
+
+def in_two_sentences(registry: MetricRegistry) -> tuple[str, str]:
+    """Say to a person what one report tells, of the metric whose reports tell most, and what the headline says."""
+    one = max(metric_terms(metric).epsilon_any(1) for metric in registry.values())
+    year, budget = headline(registry), registry.budget
+    stretch = "any year" if all(metric.is_afresh for metric in registry.values()) else "the first year"
+    is_all = all(metric.once for metric in registry.values()) or (
+        budget is not None and budget.per == "ever" and least_limit(registry.values(), budget) <= year.epsilon
+    )
+    first, second = (
+        guess_text(one, "it", "answers is yours"),
+        guess_text(year.epsilon, "them", "lists of answers is yours"),
+    )
+    if math.isinf(year.epsilon):
+        second = f"there is no known limit to what they tell: {year.reason}"
+    coin = " A coin is right in half." if one <= MOST else ""
+    more = "" if is_all or math.isinf(year.epsilon) else " Later years can add to it."
+    return f"One report from now on: {first}.{coin}", f"All reports of {stretch}: {second}.{more}"
+
+
+def most_in_a_year(metric: Metric) -> int:
+    """Return how many reports of a metric a device makes within any 366 days, at most: all that these days touch."""
+    if metric.panel is not None:
+        return metric.panel.most_in_a_year
+    return 1 if metric.once else -(-YEAR // metric.period.seconds) + 1
+
+
+def year_of(metrics: Iterable[Metric]) -> str:
+    """Name the year that a sum is of: kept noise tells more together with the reports of earlier years."""
+    return ANY_YEAR if all(metric.is_afresh for metric in metrics) else "in the first year"
+
+
+def least_limit(metrics: Iterable[Metric], budget: PersonBudget | None) -> float:
+    """Return the smallest limit that reports of all of these count against, whatever is held: infinite without one."""
+    limits = [{*budget.limits_of(metric)} for metric in metrics] if budget is not None else []
+    return math.inf if not limits else min(most for _, most in set.intersection(*limits))
+
+
+def headline(registry: MetricRegistry) -> Claim:
+    """Return what any year's reports of an application tell: the first number on every page for a person."""
+    return yearly(registry.values(), registry.budget, is_counted=True)
+
+
+def yearly(metrics: Iterable[Metric], budget: PersonBudget | None = None, *, is_counted: bool = False) -> Claim:
+    """Return by how much any two histories of a year are told apart; `is_counted`: of all of an application."""
+    parts = [*parts_of_a_year(metrics)]
+    epsilon = add_up((1, part.epsilon) for part in parts)
+    words = ", ".join(part.words for part in parts)
+    unbounded = [metric_terms(metric) for part in parts if math.isinf(part.epsilon) for metric in part.metrics]
+    reason = why_unbounded(unbounded) if unbounded else NOT_BOUNDED
+    least, ends = least_limit((metric for part in parts for metric in part.metrics), budget), False
+    if budget is not None and least < epsilon:
+        epsilon, words = least, f"{words}, until the budget is used up"
+        ends = budget.per == "year" and least == budget.epsilon  # an attribute's limit is not that of another registry
+    year = year_of(metric for part in parts for metric in part.metrics)
+    has_panel = any(metric.panel for part in parts for metric in part.metrics)
+    is_kept = is_counted and math.isfinite(epsilon) and (ends or has_panel)
+    rests = (ANY_TWO, *((KEPT,) if is_kept else ()), *((ADDS_UP, WHEN) if year == ANY_YEAR else ()))
+    return Claim(f"{ALWAYS}, {year}: {words}", epsilon, " ".join(rests), kind="any", reason=reason)
 
 
 @dataclass(frozen=True)
@@ -258,18 +363,16 @@ def reports_until_the_end(budget: PersonBudget, metric: Metric) -> int | None:
     terms = metric_terms(metric)
     most = min(limit for _, limit in budget.limits_of(metric))
 
-    def cost(reports: int) -> float:
-        return charge(budget.against, terms, reports, metric.max_responses)
-
+    cost = terms.epsilon_any
     return None if cost(MOST_REPORTS) <= most else bisect_right(range(1, MOST_REPORTS), most, key=cost)
 
 
-def _days(budget: PersonBudget, metrics: Sequence[Metric], most: float) -> int | None:
+def _days(metrics: Sequence[Metric], most: float) -> int | None:
     """Return after how many days of reports in every period a limit ends; None where it never does."""
 
     def cost(days: int) -> float:
         return add_up(
-            (1, charge(budget.against, metric_terms(metric), reports, metric.max_responses))
+            (1, metric_terms(metric).epsilon_any(reports))
             for metric in metrics
             # One report in every period that so many days touch.
             for reports in [-(-days * DAY // metric.period.seconds)]
@@ -283,13 +386,12 @@ def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[st
     """Say what a budget allows, and what happens at its end, a sentence at a time."""
     every = [*metrics]
     listed = [metric for metric in every if metric.panel is None]
-    meaning = ALWAYS if budget.against == "any-history" else PATTERN
     is_yearly = budget.per == "year"
     all_reports = "All reports of any year" if is_yearly else "All reports together"
     until = " until some are a year old" if is_yearly else ""
-    yield f"{all_reports} may cost epsilon {budget.epsilon:g}, {meaning}; then no more are made{until}."
+    yield f"{all_reports} may cost epsilon {budget.epsilon:g}, {ALWAYS}; then no more are made{until}."
     for name, most in budget.attributes.items():
-        yield f"All that tells of {name} may cost epsilon {most:g}, {meaning}; then no more of that is reported{until}."
+        yield f"All that tells of {name} may cost epsilon {most:g}, {ALWAYS}; then no more of that is reported{until}."
     for metric in listed:
         end = reports_until_the_end(budget, metric)
         if end is None or (is_yearly and end >= most_in_a_year(metric)):
@@ -301,7 +403,7 @@ def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[st
     if len(listed) > 1:
         limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
         for attribute, most in limits:
-            days = _days(budget, [metric for metric in listed if attribute in {None, metric.attribute}], most)
+            days = _days([metric for metric in listed if attribute in {None, metric.attribute}], most)
             if days is not None and not (is_yearly and days * DAY >= YEAR):
                 what = "every metric" if attribute is None else f"everything about {attribute}"
                 what += "" if len(listed) == len(every) else " without a panel"

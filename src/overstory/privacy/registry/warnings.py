@@ -9,8 +9,7 @@ from typing import Final
 
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.registry.cost import budget_words, lifetime_epsilon
-from overstory.privacy.registry.yearly import HIGH, parts_of_a_year, year_of, yearly
+from overstory.privacy.registry.cost import HIGH, budget_words, lifetime_epsilon, parts_of_a_year, year_of, yearly
 from overstory.privacy.statements import ALWAYS
 from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.domains.domains import Strings

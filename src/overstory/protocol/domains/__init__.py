@@ -22,18 +22,18 @@ __all__ = ["Bins", "domain_from"]
 
 __getattr__, __dir__ = lazy_names(__name__, {"protocol.domains.numbers": ("Bins",)})
 
-_KINDS: Final[Mapping[str, str]] = {
-    "categories": "domains:Categories",
-    "integers": "numbers:Integers",
-    "bins": "numbers:Bins",
-    "strings": "domains:Strings",
-    "set": "item_sets:item_set",
-    "interval": "numbers:Interval",
-    "unknown-strings": "codes:unknown_strings",
-    "unknown-integers": "codes:unknown_integers",
-    "table": "tables:table_of",
+DOMAINS: Final[Mapping[str, tuple[str, str]]] = {
+    "categories": ("domains:Categories", "names other ordered"),
+    "integers": ("numbers:Integers", "min max outside"),
+    "bins": ("numbers:Bins", "min max count outside"),
+    "interval": ("numbers:Interval", "min max outside"),
+    "strings": ("domains:Strings", "candidates"),
+    "set": ("item_sets:item_set", "of most other"),
+    "unknown-strings": ("codes:unknown_strings", "max_bytes alphabet known"),
+    "unknown-integers": ("codes:unknown_integers", "bits known"),
+    "table": ("tables:table_of", "of names tables"),
 }
-"""By the name of a kind: the module here, and what builds the domain. Naming a kind imports its module."""
+"""By the name of a kind: the module here with what builds the domain, and its parameters."""
 _OF_OTHERS: Final = ("set", "table")  # kinds of other domains
 
 
@@ -43,7 +43,7 @@ def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
     Parameters
     ----------
     canonical
-        The parameters by name, as `Domain.canonical` gives them; "domain" names the kind.
+        The parameters by name, as `Domain.canonical` gives them; "domain" names the kind, or "kind" in a registry.
 
     Raises
     ------
@@ -56,10 +56,10 @@ def domain_from(canonical: Mapping[str, Any]) -> AnyDomain:
     100
     """
     given = dict(canonical)
-    kind = given.pop("domain", None)
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise ParameterError(f"there is no domain {kind!r}: choose one of {', '.join(_KINDS)}")
-    module, _, name = _KINDS[kind].partition(":")
+    kind = given.pop("domain" if "domain" in given else "kind", None)
+    if not isinstance(kind, str) or kind not in DOMAINS:
+        raise ParameterError(f"there is no domain {kind!r}: choose one of {', '.join(DOMAINS)}")
+    module, _, name = DOMAINS[kind][0].partition(":")
     build: Callable[..., AnyDomain] = getattr(import_module(f"{__name__}.{module}"), name)
     parts = (domain_from,) if kind in _OF_OTHERS else ()
     try:

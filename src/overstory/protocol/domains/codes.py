@@ -58,23 +58,13 @@ class CodedDomain(ABC):
     def canonical(self) -> dict[str, Any]:
         """Return the parameters, as JSON values."""
 
-    def holds(self, bits: int, num_bits: int) -> bool:
+    def holds(self, bits: int, num_bits: int) -> bool:  # noqa: ARG002 - of integers
         """Return whether some value's code may begin with these bits; for a code of full width, whether it is one."""
-        return self.may_begin(bits, num_bits) if num_bits < self.width else self.value(bits) is not None
+        return True
 
     def only(self, bits: int, num_bits: int) -> int | None:
         """Return the code that begins with these bits where no other one does: the prefix holds its end."""
-        if num_bits < self.width:
-            return self.ended(bits, num_bits)
-        return None if self.value(bits) is None else bits
-
-    def may_begin(self, bits: int, num_bits: int) -> bool:  # noqa: ARG002
-        """Return `holds` of fewer bits than a code has."""
-        return True
-
-    def ended(self, bits: int, num_bits: int) -> int | None:  # noqa: ARG002
-        """Return `only` of fewer bits than a code has."""
-        return None
+        return bits if num_bits == self.width and self.holds(bits, num_bits) else None
 
     @abstractmethod
     def most_values(self, step: int) -> int:
@@ -185,41 +175,30 @@ class CodedStrings(CodedDomain):
     def canonical(self) -> dict[str, Any]:
         return {"domain": "strings", "max_bytes": self.max_bytes} | ({"text": True} if self.is_text else {})
 
-    def may_begin(self, bits: int, num_bits: int) -> bool:
+    def holds(self, bits: int, num_bits: int) -> bool:
+        if num_bits == self.width:
+            return self.value(bits) is not None
         return not self.is_text or self._end(bits, num_bits) is not False
 
-    def ended(self, bits: int, num_bits: int) -> int | None:
-        ends = self.is_text and self._end(bits, num_bits) is True
-        return bits << (self.width - num_bits) if ends else None
+    def only(self, bits: int, num_bits: int) -> int | None:
+        if num_bits == self.width or not self.is_text or not self._end(bits, num_bits):
+            return super().only(bits, num_bits)
+        return bits << (self.width - num_bits)
 
     def _end(self, bits: int, num_bits: int) -> bool | None:
         """Return True where a text has ended, None where it may go on, False where the bits are no text's."""
         raw, rest = (bits >> num_bits % 8).to_bytes(num_bits // 8, "big"), bits & ((1 << num_bits % 8) - 1)
-        start = unfinished_at(raw)
-        if start == len(raw) or raw[start] != END:
-            return None if start == len(raw) or _may_go_on(raw[start:]) else False
-        return not any(raw[start + 1 :]) and not rest
+        try:
+            raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if raw[error.start] == END:
+                return not any(raw[error.start + 1 :]) and not rest
+            return None if error.reason == "unexpected end of data" else False
+        return None
 
     def most_values(self, step: int) -> int:
         """Return the most strings: one for each byte that may be the last, and what may stand before it."""
         return sum(1 << place for place in range(step % 8, step - 7, 8)) + 1
-
-
-def unfinished_at(raw: bytes) -> int:
-    """Return where the last complete character before anything that is no UTF-8 ends."""
-    try:
-        raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.start
-    return len(raw)
-
-
-def _may_go_on(tail: bytes) -> bool:
-    try:
-        tail.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return error.reason == "unexpected end of data"
-    return True
 
 
 @dataclass(frozen=True)

@@ -114,8 +114,7 @@ def item_set(
     if isinstance(of, Mapping):
         if other is not None:
             raise ParameterError("other: an item's own domain says what happens to other items; give it in `of`")
-        given = dict(of)
-        items = build({"domain": given.pop("kind", None), **given} if "kind" in given else given)
+        items = build(of)
     else:
         items = build({"domain": "categories", "names": of, "other": other})
     return ItemSet(items, items.size if most is None else most)

@@ -183,7 +183,7 @@ def table_of(build: Callable[[Mapping[str, Any]], AnyDomain], *, of: Any, names:
     parts: list[Domain] = []
     for number, part in enumerate(of, start=1):
         try:
-            domain = build({"domain" if key == "kind" else key: value for key, value in part.items()})
+            domain = build(part)
         except ParameterError as error:
             raise ParameterError(f"of: domain {number}: {error}") from None
         if not (isinstance(domain, Domain) and domain.is_variable):

@@ -8,12 +8,11 @@ group has is reckoned from public shares, never from reports.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from overstory.protocol.errors import ParameterError, suggestion
-from overstory.protocol.metrics.toml_fields import Fields
+from overstory.protocol.metrics.toml_fields import Fields, Row, row
 from overstory.protocol.wire import GROUP, METRIC_ID
 
 OTHER: Final = "other"  # the group of devices that are in none of the listed ones
@@ -31,20 +30,14 @@ class Groups:
     """The groups that a metric's devices are in; ParameterError where one is too small, or its name cannot travel."""
 
     by: str  # what the groups are of, such as "release"
-    shares: Mapping[str, float]  # of all devices, public; the rest is in the group "other"
+    shares: Mapping[str, float] = field(hash=False)  # of all devices, public; the rest is in the group "other"
     devices: int  # expected to report
     floor: int = FLOOR  # the fewest devices that a group may have
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shares", MappingProxyType({name: float(x) for name, x in self.shares.items()}))
+        object.__setattr__(self, "shares", {name: float(x) for name, x in self.shares.items()})
         for key, problem in _problems(self.by, self.shares, self.devices, self.floor):
             raise ParameterError(f"{key}: {problem}")
-
-    def __hash__(self) -> int:
-        return hash((self.by, tuple(self.shares.items()), self.devices, self.floor))
-
-    def __reduce__(self) -> Any:  # a proxy of a dictionary cannot be pickled
-        return type(self), (self.by, dict(self.shares), self.devices, self.floor)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -126,27 +119,33 @@ def _rare(shares: Mapping[str, float], devices: int, floor: int) -> Iterator[tup
             yield "shares", f"{name!r} has {fewer}: a rare group singles its devices out in every report; {advice}"
 
 
+def _by(table: Fields, key: str) -> str | None:
+    wanted = 'what the groups are of, such as "release"'
+    return table.taken(key, str, "{}: give a short name, such as release", wanted=wanted)
+
+
+def _shares(table: Fields, key: str) -> dict[str, Any] | None:
+    wanted = 'each group with its public share of all devices, such as {"1.0" = 0.6}: groups are listed, not free text'
+    problem = 'give a table of groups with their shares, such as {"1.0" = 0.6, "1.1" = 0.3}, with quotes'
+    return table.taken(key, dict, problem, lambda given: {*map(type, given.values())} <= {int, float}, wanted=wanted)
+
+
+DEVICES: Final = "how many devices are expected to report, which no report shows: from sales, downloads"
+ROWS: Final[Mapping[str, Row]] = {
+    "by": _by,
+    "shares": _shares,
+    "devices": row(Fields.whole, 1, MOST_DEVICES, wanted=DEVICES),
+    "floor": row(Fields.whole, 1, MOST_DEVICES, default=FLOOR),
+}
+
+
 def read_groups(fields: Fields) -> Groups | None:
     """Return the groups that a metric's table gives; None after noting each fault."""
-    table = fields.subtable("groups", WANTED, ("by", "shares", "devices", "floor"))
-    if table is None:
-        return None
-    by = table.required("by", 'what the groups are of, such as "release"')
-    by = table.taken("by", by, str, "{}: give a short name, such as release")
-    shares = table.required(
-        "shares",
-        'each group with its public share of all devices, such as {"1.0" = 0.6}: groups are listed, not free text',
-    )
-    listed = 'give a table of groups with their shares, such as {"1.0" = 0.6, "1.1" = 0.3}, with quotes'
-    shares = table.taken("shares", shares, dict, listed, lambda given: all(map(_is_share, given.values())))
-    table.required("devices", "how many devices are expected to report, which no report shows: from sales, downloads")
-    devices = table.whole("devices", 1, MOST_DEVICES)
-    floor = table.whole("floor", 1, MOST_DEVICES, default=FLOOR)
-    if not table.is_sound or by is None or shares is None or devices is None or floor is None:
-        return None
-    for key, problem in _problems(by, shares, devices, floor):
-        table.fault(key, problem)
-    return Groups(by, shares, devices, floor) if table.is_sound else None
+    values = fields.read_table("groups", WANTED, ROWS)
+    problems = [] if values is None else [*_problems(**values)]
+    for key, problem in problems:
+        fields.fault(f"groups.{key}", problem)
+    return None if values is None or problems else Groups(**values)
 
 
 def check_one_variable(metrics: Fields, groups: Mapping[str, Groups | None]) -> None:
@@ -164,7 +163,3 @@ def check_one_variable(metrics: Fields, groups: Mapping[str, Groups | None]) -> 
                 f"({', '.join(first[1].shares)}): a device that sends both is in a smaller group, of all with the same "
                 "two; give every metric of the registry the same groups",
             )
-
-
-def _is_share(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

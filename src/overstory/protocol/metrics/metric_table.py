@@ -10,16 +10,16 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, get_args
 
-from overstory.protocol.domains import domain_from
+from overstory.protocol.domains import DOMAINS, domain_from
 from overstory.protocol.domains.domains import AnyDomain, Strings
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import BUILDERS, FAMILIES, any_mechanism, names_for, parameters_of, values_of
-from overstory.protocol.metrics.metric import Metric, OverCap
+from overstory.protocol.metrics.metric import Metric, OverCap, Publish, ReportTransport
 from overstory.protocol.metrics.period import Period
-from overstory.protocol.metrics.toml_fields import Fields
+from overstory.protocol.metrics.toml_fields import Fields, Row, row
 from overstory.protocol.wire import METRIC_ID
 
 if TYPE_CHECKING:
@@ -27,32 +27,6 @@ if TYPE_CHECKING:
 
     from overstory.protocol.metrics.groups import Groups
     from overstory.protocol.metrics.panel import Panel
-
-KEYS: Final = (
-    "title",
-    "description",
-    "owner",
-    "purpose",
-    "attribute",
-    "yearly_reason",
-    "domain",
-    "oracle",
-    "parameters",
-    "needs",
-    "period",
-    "panel",
-    "window",
-    "max_values",
-    "over_cap",
-    "retention_days",
-    "grace_days",
-    "expires",
-    "transport",
-    "publish",
-    "publish_least",
-    "groups",
-)
-"""Every key of a metric, in the order in which they are best read."""
 
 MOST_REPORTS: Final = 1 << 20
 LARGEST: Final = 1 << 53
@@ -68,17 +42,47 @@ Folder: TypeAlias = "Path | Traversable"  # where a registry lies: a folder, or 
 
 MOST_SHOWN: Final = 3  # candidates that are named which stand twice
 
-DOMAIN_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
-    "categories": ("kind", "names", "other", "ordered"),
-    "integers": ("kind", "min", "max", "outside"),
-    "bins": ("kind", "min", "max", "count", "outside"),
-    "interval": ("kind", "min", "max", "outside"),
-    "strings": ("kind", "candidates"),
-    "set": ("kind", "of", "most", "other"),
-    "unknown-strings": ("kind", "max_bytes", "alphabet", "known"),
-    "unknown-integers": ("kind", "bits", "known"),
-    "table": ("kind", "of", "names", "tables"),
+
+def _period(fields: Fields, key: str) -> Period | None:
+    given = fields.required(key, 'how often a device reports, such as "day"')
+    try:
+        return None if given is None else Period.parse(given)
+    except ParameterError as error:
+        fields.fault(key, str(error))
+        return None
+
+
+def _groups(fields: Fields, _: str) -> Groups | None:
+    from overstory.protocol.metrics.groups import read_groups  # who has none loads nothing of them
+
+    return read_groups(fields)
+
+
+ROWS: Final[Mapping[str, Row | None]] = {
+    "title": row(Fields.text, "a few words that name it"),
+    "description": row(Fields.text, "what is collected, for the person it is collected from"),
+    "owner": row(Fields.text, "who answers for it"),
+    "purpose": row(Fields.link, "a link to why it is collected"),
+    "attribute": Fields.identifier,
+    "yearly_reason": row(Fields.text, "why a year of its reports may reveal more than is usual", is_optional=True),
+    "domain": None,
+    "oracle": None,
+    "parameters": None,
+    "needs": None,
+    "period": _period,
+    "panel": None,
+    "window": row(Fields.whole, 1, MOST_REPORTS),
+    "max_values": row(Fields.whole, 1, MOST_REPORTS),
+    "over_cap": row(Fields.choice, get_args(OverCap), "first"),
+    "retention_days": row(Fields.whole, 0, MOST_DAYS, wanted="for how many days reports are kept"),
+    "grace_days": row(Fields.whole, 0, MOST_DAYS),
+    "expires": row(Fields.date, "the first day on which nothing is collected any more"),
+    "transport": row(Fields.choice, get_args(ReportTransport), "direct"),
+    "publish": row(Fields.choice, get_args(Publish), "nothing"),
+    "publish_least": row(Fields.whole, 2, MOST_REPORTS, default=PUBLISH_LEAST),
+    "groups": row(_groups, is_optional=True),
 }
+"""Every key of a metric, in the order in which they are best read; None: it is read with something else."""
 
 
 def build_metric(
@@ -86,52 +90,45 @@ def build_metric(
 ) -> Metric | None:
     """Return the metric of a table, or None after noting every fault; without a folder no other file is read."""
     name = fields.path[-1]
-    fields.unknown(KEYS)
     if METRIC_ID.fullmatch(name) is None:
         fields.fault(
             None, f"{name!r:.100} cannot be an id: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
         )
-    texts = {
-        "title": fields.text("title", "a few words that name it"),
-        "description": fields.text("description", "what is collected, for the person it is collected from"),
-        "owner": fields.text("owner", "who answers for it"),
-        "purpose": fields.link("purpose", "a link to why it is collected"),
-        "attribute": fields.identifier("attribute"),
-        "yearly_reason": fields.text(
-            "yearly_reason", "why a year of its reports may reveal more than is usual", is_optional=True
-        ),
-    }
+    given = fields.read(ROWS)
     domain, candidates = read_domain(fields, folder, read_candidates=read_candidates)
     built = _mechanism(fields, name, domain)
-    rest = {
-        "period": _period(fields),
-        "panel": _panel(fields, shared),
-        "window": _window(fields, built),
-        "max_values": fields.whole("max_values", 1, MOST_REPORTS),
-        "over_cap": _over_cap(fields, domain),
-        **_days(fields),
-        "expires": fields.date("expires", "the first day on which nothing is collected any more"),
-        "transport": fields.choice("transport", ("direct", "oblivious"), "direct"),
-        "publish": fields.choice("publish", ("nothing", "estimates"), "nothing"),
-        "publish_least": fields.whole("publish_least", 2, MOST_REPORTS, default=PUBLISH_LEAST),
-        "groups": _groups(fields),
-        "candidates": candidates,
-    }
-    if built is not None and built.reads_reports and rest["retention_days"] == 0:
-        fields.fault("retention_days", f"{built.name} reads the reports themselves: keep them for a day or more")
-    _check_published(fields, rest)
-    if not fields.is_sound:
+    panel = _panel(fields, shared)
+    _complete(fields, given, built, domain)
+    _check_published(fields, given)
+    if not fields.is_sound or domain is None or built is None:
         return None
-    return Metric(id=name, **texts, domain=domain, mechanism=built, **rest)  # type: ignore[arg-type]
+    return Metric(id=name, domain=domain, mechanism=built, panel=panel, candidates=candidates, **given)
+
+
+def _complete(fields: Fields, given: dict[str, Any], built: Kind | None, domain: AnyDomain | None) -> None:
+    """Give what is left out, and note what does not go together: a late report must find all others of its period."""
+    own = None if built is None else built.parameters.get("window")
+    if own is not None and given["window"] not in {None, own}:
+        fields.fault("window", f"{given['window']}, but the oracle's own window is {own}: say it once")
+    given["window"] = given["window"] or own
+    if given["over_cap"] == "nearest" and domain is not None and not domain.ordered:
+        problem = "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first"
+        fields.fault("over_cap", problem)
+    kept, grace = given["retention_days"], given["grace_days"]
+    if kept is not None and grace is not None and grace > kept:
+        fields.fault("grace_days", f"{grace} days: late reports are taken for at most retention_days, {kept}")
+    if kept is not None and "grace_days" not in fields.table:
+        given["grace_days"] = min(GRACE_DAYS, kept)
+    if kept == 0 and built is not None and built.reads_reports:
+        fields.fault("retention_days", f"{built.name} reads the reports themselves: keep them for a day or more")
 
 
 def metric_from_json(entry: Mapping[str, Any]) -> Metric:
     """Return the metric of an entry of a public registry, what `Metric.to_json` gave; FormatError when it is none."""
     try:
         name, domain = str(entry["id"]), dict(entry["domain"])
-        table = {key: entry[key] for key in KEYS if entry.get(key) is not None and key != "panel"}
-        given = {key: value for key, value in domain.items() if key != "domain" and value is not None}
-        table["domain"] = {"kind": domain["domain"], **given}
+        table = {key: entry[key] for key in ROWS if entry.get(key) is not None and key != "panel"}
+        table["domain"] = {"kind": domain.pop("domain")} | {k: v for k, v in domain.items() if v is not None}
         table["expires"] = dt.date.fromisoformat(entry["expires"])
         stated, panel = entry["digest"], None
         if entry.get("panel") is not None:
@@ -237,15 +234,6 @@ def _built(fields: Fields, oracle: str, parameters: Mapping[str, Any]) -> Kind |
         return None
 
 
-def _groups(fields: Fields) -> Groups | None:
-    """Return the groups; who has none loads nothing of them."""
-    if "groups" not in fields.table:
-        return None
-    from overstory.protocol.metrics.groups import read_groups
-
-    return read_groups(fields)
-
-
 def _panel(fields: Fields, shared: Panel | None) -> Panel | None:
     if shared is None and "panel" not in fields.table:
         return None
@@ -256,46 +244,6 @@ def _panel(fields: Fields, shared: Panel | None) -> Panel | None:
         problem = "every answer of a panel has noise of its own, so no value is remembered: leave it out"
         fields.fault("max_values", problem)
     return panel
-
-
-def _period(fields: Fields) -> Period | None:
-    given = fields.required("period", 'how often a device reports, such as "day"')
-    if given is None:
-        return None
-    try:
-        return Period.parse(given)
-    except ParameterError as error:
-        fields.fault("period", str(error))
-        return None
-
-
-def _window(fields: Fields, built: Kind | None) -> int | None:
-    window = fields.whole("window", 1, MOST_REPORTS)
-    own = None if built is None else built.parameters.get("window")
-    if own is None or window is None:
-        return own if window is None else window
-    if own != window:
-        fields.fault("window", f"{window}, but the oracle's own window is {own}: say it once")
-    return window
-
-
-def _over_cap(fields: Fields, domain: AnyDomain | None) -> OverCap | None:
-    over_cap = fields.choice("over_cap", ("drop", "first", "nearest"), "first")
-    if over_cap == "nearest" and domain is not None and not domain.ordered:
-        problem = "nearest needs an ordered domain (bins, integers, ordered categories): use drop or first"
-        fields.fault("over_cap", problem)
-    return cast("OverCap | None", over_cap)
-
-
-def _days(fields: Fields) -> dict[str, int | None]:
-    """Return for how long reports are kept and taken: a late one must find all others of its period."""
-    fields.required("retention_days", "for how many days reports are kept")
-    kept = fields.whole("retention_days", 0, MOST_DAYS)
-    usual = GRACE_DAYS if kept is None else min(GRACE_DAYS, kept)
-    grace = fields.whole("grace_days", 0, MOST_DAYS, default=usual)
-    if kept is not None and grace is not None and grace > kept:
-        fields.fault("grace_days", f"{grace} days: late reports are taken for at most retention_days, {kept}")
-    return {"retention_days": kept, "grace_days": grace}
 
 
 def _check_published(fields: Fields, rest: Mapping[str, Any]) -> None:
@@ -350,12 +298,12 @@ def read_domain(
     table = fields.subtable("domain", 'a table such as {kind = "bins", min = 0, max = 2, count = 100}')
     if table is None:
         return None, None
-    kind = table.required("kind", f"one of {', '.join(DOMAIN_KEYS)}")
-    if not isinstance(kind, str) or kind not in DOMAIN_KEYS:
+    kind = table.required("kind", f"one of {', '.join(DOMAINS)}")
+    if not isinstance(kind, str) or kind not in DOMAINS:
         if kind is not None:
-            table.fault("kind", f"{kind!r:.100} is no kind of domain: choose one of {', '.join(DOMAIN_KEYS)}")
+            table.fault("kind", f"{kind!r:.100} is no kind of domain: choose one of {', '.join(DOMAINS)}")
         return None, None
-    table.unknown(DOMAIN_KEYS[kind])
+    table.unknown(("kind", *DOMAINS[kind][1].split()))
     if not table.is_sound:
         return None, None
     domain = _symbols(fields, table, folder)
@@ -365,16 +313,15 @@ def read_domain(
 
 
 def _symbols(fields: Fields, table: Fields, folder: Folder | None) -> AnyDomain | None:
-    given = {key: value for key, value in table.table.items() if key != "kind"}
+    given = dict(table.table)
     if isinstance(given.get("known"), str):  # a device needs the file, too: its answer depends on it
-        lines = _file(table, folder, "known", given["known"])
-        if lines is None:
+        given["known"] = _file(table, folder, "known", given["known"])
+        if given["known"] is None:
             return None
-        given["known"] = lines
     try:
-        return domain_from({"domain": table.table["kind"], **given})
+        return domain_from(given)
     except (ParameterError, TypeError, ValueError) as error:
-        if table.table["kind"] == "strings":  # its one key
+        if given["kind"] == "strings":  # its one key
             table.fault(
                 "candidates", f"{given['candidates']!r:.100}: give the name of a file with one candidate a line"
             )

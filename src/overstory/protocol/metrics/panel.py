@@ -24,11 +24,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.protocol.metrics.period import DAY, YEAR, Period
+from overstory.protocol.metrics.toml_fields import Fields, Row, row
 from overstory.protocol.sampling import context
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics.metric import Metric
-    from overstory.protocol.metrics.toml_fields import Fields
 
 CYCLES: Final[Mapping[str, int]] = {"month": 31 * DAY, "quarter": 92 * DAY, "year": YEAR}
 """Seconds in which a device gives its answers, by name; what is promised of a year is promised of any 366 days."""
@@ -179,11 +179,10 @@ def read_own(fields: Fields, shared: Panel | None) -> Panel | None:
         return shared
     if not isinstance(given, dict) or "share" not in given:
         return _read(fields, OWN, own=True)
-    table = fields.subtable("panel", OWN, ("share",))
-    share = None if table is None else table.whole("share", 1, MOST_TICKETS)
+    values = fields.read_table("panel", OWN, {"share": row(Fields.whole, 1, MOST_TICKETS)})
     if shared is None:
         fields.fault("panel.share", f"the application has no panel to have a share of: give panel, {SHARED}")
-    return None if shared is None or share is None else Panel(shared.cycle, shared.answers, share=share)
+    return None if shared is None or values is None else Panel(shared.cycle, shared.answers, **values)
 
 
 def with_sharing(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
@@ -195,10 +194,12 @@ def with_sharing(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
     return {**metrics, **updated}
 
 
+ROWS: Final[Mapping[str, Row]] = {
+    "cycle": row(Fields.choice, tuple(CYCLES), "year"),
+    "answers": row(Fields.whole, 1, MOST_ANSWERS, default=1),
+}
+
+
 def _read(fields: Fields, wanted: str, *, own: bool) -> Panel | None:
-    table = fields.subtable("panel", wanted, ("cycle", "answers"))
-    if table is None:
-        return None
-    cycle = table.choice("cycle", tuple(CYCLES), "year")
-    answers = table.whole("answers", 1, MOST_ANSWERS, default=1)
-    return None if cycle is None or answers is None else Panel(cycle, answers, own=own)
+    values = fields.read_table("panel", wanted, ROWS)
+    return None if values is None else Panel(own=own, **values)

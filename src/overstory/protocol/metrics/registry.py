@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics.panel import Panel
     from overstory.protocol.metrics.tables import ObliviousRoute, Operator, PersonBudget
 
-PACKAGE: Final = "package:"  # how the name of a file inside an installed package begins
-
 TABLES: Final = ("operator", "budget", "oblivious")
 
 MOST_BYTES: Final = 16 << 20  # of a registry file: more is something else, such as /dev/zero
@@ -111,7 +109,7 @@ def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates
     ----------
     path
         The file, also one inside a package or a zip, as `importlib.resources.files` gives it; candidate files are named
-        relative to its folder. ``package:NAME/FILE`` is a file inside an installed package, which may be in a zip.
+        relative to its folder.
     read_candidates
         Whether to read them. A device has no use for candidates.
 
@@ -139,43 +137,31 @@ def load_registry(path: str | os.PathLike[str] | Traversable, *, read_candidates
 
 def registry_text(path: str | os.PathLike[str] | Traversable) -> str:
     """Return the text of a registry file, its line ends as they are; a byte order mark is no part of it."""
-    folder, name = _located(path)
     try:
-        with folder.joinpath(name).open("rb") as file:
+        with _file(path).open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
     except FileNotFoundError:
-        if not isinstance(folder, Path):  # an archive's error has no words
+        if not isinstance(path, str | os.PathLike):  # an archive's error has no words
             raise FormatError("there is no such file in the package", source=str(path)) from None
         raise
     if len(raw) > MOST_BYTES:
         raise FormatError(f"larger than {MOST_BYTES >> 20} MiB: this is not a registry", source=str(path))
     try:
-        return raw.removeprefix(codecs.BOM_UTF8).decode()
+        text: str = raw.removeprefix(codecs.BOM_UTF8).decode()
     except UnicodeDecodeError as error:
         problem = f"expected UTF-8 text ({error.reason} at byte {error.start})"
         raise FormatError(problem, source=str(path)) from None
+    return text
 
 
 def registry_folder(path: str | os.PathLike[str] | Traversable) -> Folder:
     """Return where the candidate files of a registry file are."""
-    return _located(path)[0]
+    folder: Folder = _file(path).parent
+    return folder
 
 
-def _located(path: str | os.PathLike[str] | Traversable) -> tuple[Folder, str]:
-    if not isinstance(path, str | os.PathLike):  # inside a zip, as `importlib.resources` gives it
-        return path.parent, path.name  # type: ignore[attr-defined]
-    named = os.fspath(path)
-    if not named.startswith(PACKAGE):
-        return Path(named).parent, Path(named).name
-    from importlib.resources import files
-
-    package, *folders = named.removeprefix(PACKAGE).split("/")
-    if not folders:
-        raise FormatError("give package:NAME/FILE, such as package:notes/metrics.toml", source=named)
-    try:
-        return files(package).joinpath(*folders[:-1]), folders[-1]
-    except (ImportError, ValueError, TypeError):
-        raise FormatError(f"there is no package {package!r} here", source=named) from None
+def _file(path: str | os.PathLike[str] | Traversable) -> Any:
+    return Path(path) if isinstance(path, str | os.PathLike) else path  # what is in a zip has a parent, too
 
 
 def parse_registry(

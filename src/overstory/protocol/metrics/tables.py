@@ -8,21 +8,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 from urllib.parse import urlsplit
 
 from overstory.protocol.errors import WireError
-from overstory.protocol.metrics.toml_fields import Fields
+from overstory.protocol.metrics.toml_fields import Fields, Row, row
 from overstory.protocol.oblivious.formats import read_entries
 
 if TYPE_CHECKING:
     from overstory.protocol.metrics.metric import Metric
 
-Against = Literal["any-history", "same-pattern"]
 Stretch = Literal["ever", "year"]
 
-AGAINST: Final[tuple[Against, ...]] = ("any-history", "same-pattern")
-PER: Final[tuple[Stretch, ...]] = ("ever", "year")
 OPERATOR: Final = 'a table such as {name = "Example Inc.", url = "https://example.org", color = "#0b5fa5"}'
 PAPER: Final = {"color": "#fefefe", "color_dark": "#141a16"}
 """The background of the pages on which an operator's colours are read: by day, and by night."""
@@ -35,9 +32,12 @@ def read_tables(
     root: Fields, metrics: Mapping[str, Metric]
 ) -> tuple[PersonBudget | None, ObliviousRoute | None, Operator | None]:
     """Return budget, oblivious and operator of a registry, after noting every fault in them."""
-    budget = _read_budget(root, metrics) if "budget" in root.table else None
-    operator = _read_operator(root) if "operator" in root.table else None
-    return budget, _read_route(root, metrics), operator
+    operator = root.read_table("operator", OPERATOR, OPERATOR_ROWS) if "operator" in root.table else None
+    return (
+        _read_budget(root, metrics) if "budget" in root.table else None,
+        _read_route(root, metrics),
+        None if operator is None else Operator(**operator),
+    )
 
 
 @dataclass(frozen=True)
@@ -58,19 +58,9 @@ class Operator:
         return {"name": self.name} | ({} if self.url is None else {"url": self.url})
 
 
-def _read_operator(root: Fields) -> Operator | None:
-    table = root.subtable("operator", OPERATOR, ("name", "url", *PAPER))
-    if table is None:
-        return None
-    name = table.text("name", "who collects, as people know them")
-    url = table.link("url", "the operator's address") if "url" in table.table else None
-    colours = {key: _read_colour(table, key, paper) for key, paper in PAPER.items()}
-    return Operator(name or "", url, **colours) if table.is_sound else None
-
-
-def _read_colour(table: Fields, key: str, paper: str) -> str | None:
+def _colour(table: Fields, key: str) -> str | None:
     problem, is_colour = "{} is no colour: give one such as #0b5fa5", re.compile("#[0-9a-fA-F]{6}").fullmatch
-    colour = table.taken(key, table.table.get(key), str, problem, lambda text: is_colour(text) is not None)
+    colour, paper = table.taken(key, str, problem, lambda text: is_colour(text) is not None), PAPER[key]
     if colour is not None and (has := contrast(colour, paper)) < LEAST_CONTRAST:
         other = "darker" if key == "color" else "lighter"
         table.fault(
@@ -79,6 +69,13 @@ def _read_colour(table: Fields, key: str, paper: str) -> str | None:
             f"give a {other} colour, of at least {LEAST_CONTRAST}",
         )
     return colour
+
+
+OPERATOR_ROWS: Final[Mapping[str, Row]] = {
+    "name": row(Fields.text, "who collects, as people know them"),
+    "url": row(Fields.link, "the operator's address", is_optional=True),
+    **dict.fromkeys(PAPER, _colour),
+}
 
 
 def contrast(first: str, second: str) -> float:
@@ -97,12 +94,9 @@ def contrast(first: str, second: str) -> float:
 
 @dataclass(frozen=True)
 class PersonBudget:
-    """How much epsilon the reports of one person may cost."""
+    """How much epsilon the reports of one person may cost, whatever the person holds and however it changes."""
 
     epsilon: float  # the limit for all metrics together, in nats
-    # what a report is charged for: "any-history" charges what tells any two histories of as many reports apart;
-    # "same-pattern" what they tell, not counting which reports share their noise
-    against: Against = "any-history"
     # smaller budgets of the metrics that share an attribute, by attribute
     attributes: Mapping[str, float] = field(default_factory=dict, hash=False)
     per: Stretch = "ever"  # of which reports: of all that there ever are, or of those within any 366 days
@@ -120,8 +114,6 @@ class PersonBudget:
         """Whether some history may cost more under this budget than under another; None: the other allows anything."""
         if other is None:
             return False
-        if self.against != other.against and other.against == "any-history":
-            return True
         if self.per != other.per and other.per == "ever":
             return True
         later = {name: self.attributes.get(name, math.inf) for name in other.attributes}
@@ -129,7 +121,7 @@ class PersonBudget:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        plain = {"epsilon": self.epsilon, "against": self.against, "per": self.per}
+        plain = {"epsilon": self.epsilon, "per": self.per}
         return plain | ({"attributes": dict(self.attributes)} if self.attributes else {})
 
     @classmethod
@@ -141,52 +133,51 @@ class PersonBudget:
         KeyError, TypeError, ValueError
             When it is something else.
         """
-        attributes = dict(read.get("attributes", {}))
-        said = read["against"] in AGAINST and read["per"] in PER
-        if not said or not all(map(_is_epsilon, (read["epsilon"], *attributes.values()))):
+        fields = Fields(read)
+        values = fields.read(BUDGET_ROWS)
+        if fields.faults or "per" not in read:
             raise ValueError("not what a budget holds")
-        limits = {name: float(most) for name, most in attributes.items()}
-        return cls(float(read["epsilon"]), read["against"], limits, read["per"])
+        return cls(**values)
+
+
+def _epsilon(table: Fields, key: str) -> float | None:
+    problem, wanted = "{}: give an epsilon above 0", "an epsilon, such as 20.0"
+    number = table.taken(key, (int, float), problem, lambda given: 0 < given <= sys.float_info.max, wanted=wanted)
+    return None if number is None else float(number)
+
+
+def _attributes(table: Fields, key: str) -> dict[str, float | None]:
+    inner = table.subtable(key, "a table such as {battery = 5.0}") if key in table.table else None
+    return {} if inner is None else {name: _epsilon(inner, name) for name in inner.table}
+
+
+BUDGET_ROWS: Final[Mapping[str, Row]] = {
+    "epsilon": _epsilon,
+    "per": row(Fields.choice, get_args(Stretch), "ever"),
+    "attributes": _attributes,
+}
 
 
 def _read_budget(root: Fields, metrics: Mapping[str, Metric]) -> PersonBudget | None:
     """Return how much the reports of one person may cost; one report of a metric that costs more is a fault."""
-    table = root.subtable("budget", BUDGET, ("epsilon", "against", "per", "attributes"))
-    if table is None:
+    values = root.read_table("budget", BUDGET, BUDGET_ROWS)
+    if values is None:
         return None
-    epsilon = _epsilon(table, "epsilon")
-    against = table.choice("against", AGAINST, "any-history")
-    per = table.choice("per", PER, "ever")
-    inner = table.subtable("attributes", "a table such as {battery = 5.0}") if "attributes" in table.table else None
-    limits = {} if inner is None else {name: _epsilon(inner, name) for name in inner.table}
-    for name in limits.keys() - {metric.attribute for metric in metrics.values()}:
-        table.fault(f"attributes.{name}", f"no metric has the attribute {name!r:.100}")
-    attributes = {name: most for name, most in limits.items() if most is not None}
-    if not table.is_sound or epsilon is None:
-        return None
-    budget = PersonBudget(epsilon, cast("Against", against), attributes, cast("Stretch", per))
+    budget = PersonBudget(**values)
+    for name in budget.attributes.keys() - {metric.attribute for metric in metrics.values()}:
+        root.fault(f"budget.attributes.{name}", f"no metric has the attribute {name!r:.100}")
     kept = [name for name, metric in metrics.items() if not metric.is_afresh]
-    if per == "year" and kept:
+    if budget.per == "year" and kept:
         whose = f"noise is kept for the values of {', '.join(kept)}"
         problem = "what a year's reports tell depends on those of the years before: give a panel, or leave `per` out"
-        table.fault("per", f"{whose}, and {problem}")
+        root.fault("budget.per", f"{whose}, and {problem}")
     for name, metric in metrics.items():
         cost = metric.mechanism.epsilon_report
         for attribute, most in budget.limits_of(metric):
             if cost > most:
                 key = "epsilon" if attribute is None else f"attributes.{attribute}"
-                table.fault(key, f"{most:g} is less than one report of {name} costs, {cost:.4f}: give more")
+                root.fault(f"budget.{key}", f"{most:g} is less than one report of {name} costs, {cost:.4f}: give more")
     return budget
-
-
-def _epsilon(table: Fields, key: str) -> float | None:
-    value = table.required(key, "an epsilon, such as 20.0")
-    number = table.taken(key, value, (int, float), "{}: give an epsilon above 0", _is_epsilon)
-    return None if number is None else float(number)
-
-
-def _is_epsilon(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -206,43 +197,49 @@ class ObliviousRoute:
         return {"relay": self.relay, "operator": self.operator, "keys": self.keys.hex()}
 
 
-def _read_route(root: Fields, metrics: Mapping[str, Metric]) -> ObliviousRoute | None:
-    """Return the relay; that a metric needs one is a fault where there is none."""
-    if "oblivious" not in root.table:
-        for name in [name for name, metric in metrics.items() if metric.is_oblivious]:
-            metric = Fields(root.table["metrics"][name], ("metrics", name), root.faults)
-            metric.fault("transport", f"reports of this metric need a relay: give [oblivious], {ROUTE}")
+def _relay(table: Fields, key: str) -> str | None:
+    relay = table.link(key, "the URL that encrypted reports are posted to")
+    if relay is None:
         return None
-    table = root.subtable("oblivious", ROUTE, ("relay", "operator", "keys"))
-    if table is None:
-        return None
-    relay = table.link("relay", "the URL that encrypted reports are posted to")
-    if relay is not None:
-        _check_relay(table, relay)
-    operator = table.text("operator", "who runs the relay, for people: another one than the collector's operator")
-    text = table.text("keys", "the line that `overstory keys FILE` prints: the collector's public keys, in hexadecimal")
-    keys = b"" if text is None else _keys(table, text)
-    return ObliviousRoute(relay or "", operator or "", keys) if table.is_sound else None
-
-
-def _check_relay(table: Fields, relay: str) -> None:
     parts = urlsplit(relay)
     try:
         has_port = parts.port != 0
     except ValueError:
         has_port = False
     if not relay.isascii() or not has_port:
-        table.fault("relay", f"{relay!r:.100} is no address: give one such as https://relay.example.org/")
+        table.fault(key, f"{relay!r:.100} is no address: give one such as https://relay.example.org/")
     elif parts.username or parts.password or parts.fragment:
-        table.fault("relay", "a name, a password or a fragment is no part of it: a relay takes messages from anybody")
+        table.fault(key, "a name, a password or a fragment is no part of it: a relay takes messages from anybody")
+    return relay
 
 
-def _keys(table: Fields, text: str) -> bytes:
+def _keys(table: Fields, key: str) -> bytes | None:
+    text = table.text(key, "the line that `overstory keys FILE` prints: the collector's public keys, in hexadecimal")
+    if text is None:
+        return None
     try:
         raw = bytes.fromhex(text)
         if read_entries(raw):
             return raw
     except (ValueError, WireError):
         pass
-    table.fault("keys", f"{text!r:.60} is no list of keys: give what `overstory keys FILE` prints, in hexadecimal")
-    return b""
+    table.fault(key, f"{text!r:.60} is no list of keys: give what `overstory keys FILE` prints, in hexadecimal")
+    return None
+
+
+ROUTE_ROWS: Final[Mapping[str, Row]] = {
+    "relay": _relay,
+    "operator": row(Fields.text, "who runs the relay, for people: another one than the collector's operator"),
+    "keys": _keys,
+}
+
+
+def _read_route(root: Fields, metrics: Mapping[str, Metric]) -> ObliviousRoute | None:
+    """Return the relay; that a metric needs one is a fault where there is none."""
+    if "oblivious" in root.table:
+        values = root.read_table("oblivious", ROUTE, ROUTE_ROWS)
+        return None if values is None else ObliviousRoute(**values)
+    for name in [name for name, metric in metrics.items() if metric.is_oblivious]:
+        metric = Fields(root.table["metrics"][name], ("metrics", name), root.faults)
+        metric.fault("transport", f"reports of this metric need a relay: give [oblivious], {ROUTE}")
+    return None

@@ -107,12 +107,18 @@ class Fields:
     def taken(
         self,
         key: str,
-        value: Any,
         kind: type[Value] | tuple[type[Value], ...],
         problem: str,
         is_right: Callable[[Value], bool] | None = None,
+        *,
+        wanted: str = "",
+        default: Any = None,
     ) -> Value | None:
-        """Return a value of a type, or None after noting a problem, in which ``{}`` stands for it; of None, None."""
+        """Return a value of a type, or None after noting a problem, in which ``{}`` stands for it.
+
+        One that is wanted has to be there; any other may be left out, and is the default then.
+        """
+        value = self.required(key, wanted) if wanted else self.table.get(key, default)
         if value is None:
             return None
         if isinstance(value, kind) and not isinstance(value, bool) and (is_right is None or is_right(value)):
@@ -120,44 +126,54 @@ class Fields:
         self.fault(key, problem.replace("{}", f"{value!r:.100}"))
         return None
 
-    def text(self, key: str, wanted: str, *, is_optional: bool = False) -> str | None:
+    def text(self, key: str, wanted: str) -> str | None:
         problem = f"give {wanted}: text of 1 to {MOST_TEXT} characters"
-        given = self.table.get(key) if is_optional else self.required(key, wanted)
-        value = self.taken(key, given, str, problem, lambda text: bool(text.strip()) and len(text) <= MOST_TEXT)
+        value = self.taken(key, str, problem, lambda text: bool(text.strip()) and len(text) <= MOST_TEXT, wanted=wanted)
         return None if value is None else " ".join(value.split())
 
     def identifier(self, key: str) -> str | None:
         problem = "{}: give up to 64 of a-z, 0-9, '.', '_' and '-', a-z or 0-9 first"
-        return self.taken(key, self.table.get(key), str, problem, lambda text: METRIC_ID.fullmatch(text) is not None)
+        return self.taken(key, str, problem, lambda text: METRIC_ID.fullmatch(text) is not None)
 
     def link(self, key: str, wanted: str) -> str | None:
-        problem = f"{{}} is no link: give {wanted}, starting with https://"
-        return self.taken(key, self.required(key, wanted), str, problem, _is_link)
+        return self.taken(key, str, f"{{}} is no link: give {wanted}, starting with https://", _is_link, wanted=wanted)
 
-    def whole(self, key: str, low: int, high: int, *, default: int | None = None) -> int | None:
+    def whole(self, key: str, low: int, high: int, *, wanted: str = "", default: int | None = None) -> int | None:
         problem = f"{{}}: give a whole number from {low} to {high}"
-        return self.taken(key, self.table.get(key, default), int, problem, lambda number: low <= number <= high)
+        return self.taken(key, int, problem, lambda number: low <= number <= high, wanted=wanted, default=default)
 
     def choice(self, key: str, choices: Collection[str], default: str) -> str | None:
         value = self.table.get(key, default)
         near = "" if value in choices else suggestion(value, choices)
         problem = f"{{}}{near or ':'} choose one of {', '.join(choices)}"
-        return self.taken(key, value, str, problem, lambda word: word in choices)
+        return self.taken(key, str, problem, lambda word: word in choices, default=default)
 
     def date(self, key: str, wanted: str) -> dt.date | None:
         problem = f"give {wanted}: a date without quotes, such as 2027-11-21"
-        value = self.required(key, wanted)
-        return self.taken(key, value, dt.date, problem, lambda day: not isinstance(day, dt.datetime))
+        return self.taken(key, dt.date, problem, lambda day: not isinstance(day, dt.datetime), wanted=wanted)
 
-    def subtable(self, key: str, wanted: str, keys: Collection[str] = ()) -> Fields | None:
-        """Return a table inside; where `keys` are given, every other key of it is noted."""
-        value = self.taken(key, self.required(key, wanted), dict, f"{{}} is no table: give {wanted}")
-        if value is None:
-            return None
-        inner = Fields(value, (*self.path, key), self.faults)
-        if keys:
-            inner.unknown(keys)
-        return inner
+    def subtable(self, key: str, wanted: str) -> Fields | None:
+        value = self.taken(key, dict, f"{{}} is no table: give {wanted}", wanted=wanted)
+        return None if value is None else Fields(value, (*self.path, key), self.faults)
+
+    def read(self, rows: Mapping[str, Row | None]) -> dict[str, Any]:
+        """Return what each row makes of its key, and note every other key; None stands for a key read elsewhere."""
+        self.unknown(rows)
+        return {key: read(self, key) for key, read in rows.items() if read is not None}
+
+    def read_table(self, key: str, wanted: str, rows: Mapping[str, Row]) -> dict[str, Any] | None:
+        """Return the same of a table inside; None where it has a fault."""
+        table = self.subtable(key, wanted)
+        values = None if table is None else table.read(rows)
+        return values if table is not None and table.is_sound else None
+
+
+Row = Callable[[Fields, str], Any]  # reads one key of a table: its value, or None after noting what is wrong with it
+
+
+def row(read: Callable[..., Any], *given: Any, is_optional: bool = False, **named: Any) -> Row:
+    """Return a method of `Fields` with its arguments; where the key is optional and missing, None without a fault."""
+    return lambda fields, key: None if is_optional and key not in fields.table else read(fields, key, *given, **named)
 
 
 def _is_link(text: str) -> bool:
