@@ -43,8 +43,6 @@ Estimator = Callable[[Metric, SupportCounts, float, EstimateOptions, Sequence[st
 class EstimateSeries(RangeReading):
     """Estimates of a metric over a range of periods; `parts` is empty when there are no reports."""
 
-    is_of_shares: ClassVar[bool] = True
-
     # Of each period: what honest devices cannot have sent; alarms among them are notes of the estimates, too.
     checks: tuple[Check, ...] = ()
 
