@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     import rich.progress
 
     from overstory.presentation.document import Block
-    from overstory.presentation.result import Result
     from overstory.presentation.svg import Picture
+    from overstory.queries.comparison import Comparison
+    from overstory.queries.readings import GroupedReading, Reading
 
 
-def show_answer(args: argparse.Namespace, answer: Result, more: Iterable[Block] = ()) -> None:
+def show_answer(
+    args: argparse.Namespace, answer: Reading | GroupedReading | Comparison, more: Iterable[Block] = ()
+) -> None:
     """Write an answer to the files that are asked for, and print it as JSON or as blocks that name the file."""
     written, facts = args.output, partial(answer.to_json, everything=args.all)
     if args.output == "-" or is_table(args.output):
@@ -33,11 +36,11 @@ def show_answer(args: argparse.Namespace, answer: Result, more: Iterable[Block] 
         from overstory.files.io import writing_csv, writing_text
 
         folder = Path(args.output)
-        written = str(folder / f"{answer.name}.csv")
+        written = str(folder / f"{answer.stem}.csv")
         folder.mkdir(parents=True, exist_ok=True)
         with writing_csv(written, spreadsheet=args.spreadsheet) as text:
             text.writelines(answer.csv_lines())
-        with writing_text(folder / f"{answer.name}.json") as text:
+        with writing_text(folder / f"{answer.stem}.json") as text:
             text.write(_json(facts()) + "\n")
     if args.output == "-":
         return
@@ -67,7 +70,7 @@ def write_table(args: argparse.Namespace, blocks: Iterable[Block], write_csv: Ca
 
 def is_table(output: str | None) -> bool:
     """Return whether an output is a file of tables, by its ending: .csv, .md or .tex."""
-    from overstory.presentation.shown import ENDINGS
+    from overstory.presentation.result import ENDINGS
 
     return Path(output or "").suffix in ENDINGS
 
@@ -75,7 +78,7 @@ def is_table(output: str | None) -> bool:
 def write_tables(output: str, blocks: Iterable[Block]) -> None:
     """Write the tables of an answer in the form that the file's ending says."""
     from overstory.files.io import writing_text
-    from overstory.presentation.shown import ENDINGS, in_form
+    from overstory.presentation.result import ENDINGS, in_form
 
     with writing_text(output) as text:
         text.write(in_form(blocks, ENDINGS[Path(output).suffix]))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.analysis.kinds.work import REGRESSION
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import count_error, critical_value
-from overstory.presentation.document import Block, Column, Lines, Table
+from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import epsilon_text, plural, seconds_text, significant, thousands
 from overstory.presentation.formats import share as percentage
-from overstory.presentation.shown import Shown
+from overstory.presentation.result import Result
 from overstory.privacy import PrivacyStatement, statement
 from overstory.privacy.attacks import Linkability, linkability, metric_linkability
 from overstory.privacy.payloads.shuffle import DELTA, CentralPrivacy, shuffled
@@ -33,7 +33,7 @@ ALPHA: Final = 0.05  # the chance of any false detection, where none is given
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan(Shown):
+class Plan(Result):
     """What a collection by one mechanism would learn, whatever the kind of its data."""
 
     mechanism: Any  # what the devices would randomize with
@@ -100,18 +100,10 @@ class Plan(Shown):
         """What a reader must know before trusting the numbers."""
         return (f"of {plural(self.num_reports, 'report')}, one a device; errors are of the noise alone",)
 
-    def rows(self) -> Sequence[Mapping[str, Any]]:
-        """Return a dictionary for each row of the table."""
-        return self.as_table().rows
-
     def _headline(self) -> str:
         return (
             f"{self.mechanism.name}, {plural(self.num_reports, 'report')} at epsilon {self.mechanism.epsilon_report:g}"
         )
-
-    def _screen(self) -> Iterator[Block]:
-        yield self.as_table()
-        yield Lines(*self.sentences(), *(f"note: {note}" for note in self.notes))
 
     def plot(self) -> Picture:
         """Return where estimates would lie: of a value of the share asked for, or of one that is seen, and of none."""

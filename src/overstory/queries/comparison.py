@@ -22,8 +22,6 @@ from overstory.queries.readings import PLAIN, EstimateOptions, reading_function
 if TYPE_CHECKING:
     F64 = NDArray[np.float64]
 
-MOST_ROWS: Final = 20  # values in a text, beside those that changed
-
 SHARED_NOISE: Final = (
     "devices that report in both ranges and keep their values share noise: the intervals are then too long, never too "
     "short"
@@ -56,13 +54,12 @@ CSV: Final = tuple(
 class Comparison(Result):
     """What is learned of a metric in one range of periods less that in another: shares of values, or numbers."""
 
-    name: ClassVar[str] = "comparison"
+    stem: ClassVar[str] = "comparison"
 
     a: PeriodCounts
     b: PeriodCounts
     difference: Any  # a `Difference`, or of numbers a `NumberDifferences`
     notes: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()  # of a file; unless given, those of shares
 
     @property
     def metric(self) -> Metric:
@@ -88,15 +85,19 @@ class Comparison(Result):
         return rows
 
     def as_table(self) -> Table:
-        return Table("Every difference", self.columns or CSV, self.rows())
+        table = super().as_table()
+        return replace(table, caption="Every difference", columns=CSV if self.is_of_shares else table.columns)
 
-    def table(self, limit: int | None = None) -> list[Block]:
-        """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""
-        blocks: list[Block] = replace(self.difference, notes=self.notes).blocks(limit=limit)
-        return blocks
+    def tables(self, *, everything: bool, **more: Any) -> Iterator[Block]:
+        """Yield the table, what changed, and what to read it by; see `Difference.blocks`."""
+        yield from replace(self.difference, notes=self.notes).blocks(everything=everything, **more)
 
-    def shown(self, *, everything: bool) -> list[Block]:
-        return self.table(None if everything else MOST_ROWS)
+    def all_notes(self) -> tuple[str, ...]:
+        return ()  # what is shown has them
+
+    @property
+    def is_of_shares(self) -> bool:
+        return isinstance(self.difference, Difference)
 
     def sentences(self) -> Iterator[str]:
         for name, counted in (("a", self.a), ("b", self.b)):
@@ -174,15 +175,13 @@ def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
     return a.group is not None and b.group is not None and a.group != b.group
 
 
-def compared(
-    a: PeriodCounts, b: PeriodCounts, both: Any, notes: Iterable[str], columns: tuple[Column, ...] = ()
-) -> Comparison:
+def compared(a: PeriodCounts, b: PeriodCounts, both: Any, notes: Iterable[str]) -> Comparison:
     """Return a comparison with its notes, each once, and what devices that are in both ranges do to the errors."""
     if a.metric.panel is None:
         of_both = [MOVED if _two_groups(a, b) else SHARED_NOISE]
     else:
         of_both = [FRESH] if a.most_reports([*{*a.periods, *b.periods}]) > 1 else []
-    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *of_both))), columns)
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *of_both))))
 
 
 def compare_series(a: EstimateSeries, b: EstimateSeries) -> Comparison:

@@ -62,7 +62,7 @@ class EstimateSeries(RangeReading):
     def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:
         return records(part.estimate, level=level)
 
-    def shown(self, *, everything: bool) -> Iterator[Block]:
+    def tables(self, *, everything: bool) -> Iterator[Block]:
         rows, empty = [], []
         for part in self.parts:
             label = str(self.counted.label(part.last))
@@ -191,7 +191,7 @@ MOST_SIZES: Final = 12  # ranges of which the mean size is written out, the last
 class ItemSeries(EstimateSeries):
     """Estimates of items over a range of periods: shares that need not add up to 1, and the mean size of a set."""
 
-    name: ClassVar[str] = "items"
+    stem: ClassVar[str] = "items"
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
         yield from super().blocks(everything=everything, written=written)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
@@ -81,7 +82,7 @@ class PeriodEstimate:
     estimate: Any  # by labels or candidates; of numbers a `NumberEstimate`, of several variables a tuple of tables
 
 
-class Reading(Result):
+class Reading(Result, ABC):
     """Estimates of one metric over a range of periods."""
 
     counted: PeriodCounts
@@ -89,15 +90,18 @@ class Reading(Result):
 
     @property
     def metric(self) -> Metric:
-        """The metric."""
         return self.counted.metric
+
+    @abstractmethod
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
+        """Return the estimates, unless `everything` of detected values alone, and the facts to read them by."""
 
 
 @dataclass(frozen=True, eq=False)
 class RangeReading(Reading):
     """Estimates of a metric over a range of periods, whatever its kind; see `EstimateSeries`."""
 
-    name: ClassVar[str] = "estimates"
+    stem: ClassVar[str] = "estimates"
     how: ClassVar[str] = "estimated"
     most_drawn: ClassVar[int] = 12  # ranges that are drawn, the last ones
 
@@ -363,7 +367,7 @@ def reading_function(metric: Metric, place: int, options: EstimateOptions) -> An
 class GroupedReading(Result):
     """The readings of a metric's groups over a range of periods."""
 
-    name: ClassVar[str] = "groups"
+    stem: ClassVar[str] = "groups"
     metric: Metric
     parts: Mapping[str, Reading]  # by group, in the registry's order
     hidden: tuple[str, ...]  # groups with too few devices, by public shares
@@ -403,7 +407,7 @@ class GroupedReading(Result):
         rows = [{"group": group, **row} for group, table in tables.items() for row in table.rows]
         return Table("", (Column("group"), *columns), rows)
 
-    def shown(self, *, everything: bool) -> Iterator[Block]:
+    def tables(self, *, everything: bool) -> Iterator[Block]:
         for group, reading in self.parts.items():
             yield Heading(3, f"{self.groups.by} {group}: {self.groups.expected(group):,.0f} expected devices")
             yield from reading.blocks(everything=everything)

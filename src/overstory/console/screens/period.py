@@ -417,7 +417,7 @@ class Compared(ComparisonPage):
             yield self.of_shares.plot(name=f"{self.metric.id}-compare", of=f"Shares in {a} less those in {b}")
 
     def tables(self) -> Iterable[Block]:
-        return map(for_a_page, self.compared.table(MOST_COMPARED))
+        return map(for_a_page, self.compared.tables(everything=False, limit=MOST_COMPARED))
 
     def rests_on(self) -> Iterator[Block]:
         ends = (
