@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.audit.answers import OwnClient, Program, declare
 from overstory.audit.audit import Settings, audit
-from overstory.cli.arguments import print_answer
-from overstory.cli.output import progress
+from overstory.cli.output import Answer, progress
 from overstory.files.rappor import read_map, read_params
 from overstory.presentation.document import Block, Column, Paragraph, Table
 from overstory.presentation.formats import parameter_words
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 FAULTY: Final = 1
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     settings = Settings(args.reports, alpha=args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
     metrics = (args.metric or "first", "first" if args.metric == "second" else "second")
     client = Program(args.program, metrics=metrics) if args.program else OwnClient()
@@ -33,8 +32,7 @@ def run(args: argparse.Namespace) -> int:
         result = audit(declared, client, settings, advance=shown.reach)
     values = {"own_client": not args.program, **result.to_json()}
     own = [] if args.program else [Paragraph("No command is given: this audits the library's own client.")]
-    print_answer(args, values, [*own, *result.blocks()])
-    return 0 if result.verdict == "no fault found" else FAULTY
+    return Answer(values, [*own, *result.blocks()], 0 if result.verdict == "no fault found" else FAULTY)
 
 
 def _mechanism(args: argparse.Namespace) -> tuple[Kind, Metric | None]:
@@ -59,7 +57,7 @@ def _map(args: argparse.Namespace, mechanism: Any) -> CandidateMap:
     return read_map(args.map, **sizes)
 
 
-def check_file(args: argparse.Namespace) -> int:
+def check_file(args: argparse.Namespace) -> Answer:
     """Hold the oracles of a user's own file against the laws that every oracle obeys."""
     from overstory.audit.laws import check_laws, small_oracles
     from overstory.cli.own_files import load_oracles
@@ -71,8 +69,8 @@ def check_file(args: argparse.Namespace) -> int:
         for law, holds, numbers in check_laws(built)
     ]
     holds = all(row["holds"] for row in checked)
-    print_answer(args, {"file": args.file, "holds": holds, "laws": checked}, _law_tables(checked))
-    return 0 if holds else FAULTY
+    values = {"file": args.file, "holds": holds, "laws": checked}
+    return Answer(values, _law_tables(checked), 0 if holds else FAULTY)
 
 
 def _law_tables(checked: list[dict[str, Any]]) -> Iterator[Block]:

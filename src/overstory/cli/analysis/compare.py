@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.comparison import measured_errors, rank, recommend, rounds_to_order, trade, zipf
-from overstory.cli.arguments import form_of, print_answer, seekable
-from overstory.cli.output import progress, tell_notes
+from overstory.cli.arguments import form_of, seekable
+from overstory.cli.output import Answer, progress, tell_notes
 from overstory.cli.own_files import load_oracles
 from overstory.files.columns import blocks
 from overstory.files.recognition import recognize_all
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from overstory.presentation.document import Block
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     names = _files(args)
     if args.numeric is not None:
         return compare_randomizers(args)
@@ -47,8 +47,7 @@ def run(args: argparse.Namespace) -> int:
             measured = list(measured_errors(ranking, symbols, args.domain_size, args.seed, **sizes))
     best = recommend(ranking)
     shown = ranking_blocks(ranking, measured, best, trade(ranking, best))
-    print_answer(args, as_json(args, ranking, measured, best), shown)
-    return 0
+    return Answer(as_json(args, ranking, measured, best), shown)
 
 
 def _files(args: argparse.Namespace) -> list[str]:
@@ -170,7 +169,7 @@ def ranking_blocks(
     )
 
 
-def compare_randomizers(args: argparse.Namespace) -> int:
+def compare_randomizers(args: argparse.Namespace) -> Answer:
     """Print what takes numbers, by the error of a mean: the one with the least worst-case error first."""
     if args.reports is None or args.reports < 1:
         raise ParameterError("--numeric needs --reports N, at least 1")
@@ -184,8 +183,7 @@ def compare_randomizers(args: argparse.Namespace) -> int:
         Column("report_bits", "bits"),
     )
     meaning = "standard error of the mean, exact, where everybody holds that one value"
-    print_answer(args, about | {"randomizers": rows}, [Table("", columns, rows), Paragraph(meaning)])
-    return 0
+    return Answer(about | {"randomizers": rows}, [Table("", columns, rows), Paragraph(meaning)])
 
 
 def _numeric_rows(low: float, high: float, epsilon: float, reports: int) -> Iterator[dict[str, Any]]:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.output import progress, reading_bar, tell_notes, write_table
+from overstory.cli.arguments import check_pipes, form_of, seekable
+from overstory.cli.output import Answer, progress, reading_bar, tell_notes
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, discover, find, simulate
 from overstory.files.columns import blocks, line_of
 from overstory.files.rappor import read_candidates
@@ -98,14 +98,11 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     check_pipes(args, "file", "known")
     plan, found = _discover(args)
-    if args.output:
-        write_table(args, _blocks(plan, found, everything=True), found.to_csv)
-    if args.output != "-":
-        print_answer(args, found.to_json(everything=True) | {"plan": _plan_json(plan)}, _blocks(plan, found))
-    return 0
+    values, every = found.to_json(everything=True) | {"plan": _plan_json(plan)}, _blocks(plan, found, everything=True)
+    return Answer(values, _blocks(plan, found), write_csv=found.to_csv, tables=every)
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.cli.arguments import print_answer
+from overstory.cli.output import Answer
 from overstory.cli.own_files import oracle_named
 from overstory.presentation.document import Block, Lines, Paragraph
 from overstory.presentation.formats import parameter_words
@@ -43,7 +43,7 @@ SHOWN: Final = (1, 2, 3, 5, 10)
 MOST_REPORTS: Final = 1000
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     extra = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
     delta = DELTA if args.delta is None else args.delta
     args.oracle = oracle_named(args.oracle)
@@ -64,8 +64,7 @@ def run(args: argparse.Namespace) -> int:
     shuffled = None if args.shuffled is None else _shuffled(mechanism, args, metric)
     named = {} if metric is None or year is None else {"metric": metric.id, "headline": year.to_json()}
     others = {} if shuffled is None else {"central": shuffled.to_json()}
-    print_answer(args, named | stated.to_json() | others, _blocks(metric, year, stated, shuffled))
-    return 0
+    return Answer(named | stated.to_json() | others, _blocks(metric, year, stated, shuffled))
 
 
 def _shuffled(mechanism: Kind, args: argparse.Namespace, metric: Metric | None) -> CentralPrivacy:
