@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from overstory.analysis.kinds.work import REGRESSION
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.detection import count_error, critical_value
-from overstory.presentation.document import Column, Table
+from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import epsilon_text, plural, seconds_text, significant, thousands
 from overstory.presentation.formats import share as percentage
 from overstory.presentation.result import Result
@@ -403,3 +403,35 @@ def _row(choice: Choice, first: Choice, measured: Measured | None) -> dict[str, 
         "decoding": choice.decoding,
         "measured": error + spread,
     }
+
+
+MOST_VOTES: Final = 10.0  # of a crafted report: above that, a few liars decide the result
+
+
+def ranking_blocks(
+    ranking: tuple[Choice, ...], measured: list[Measured] | None, best: Choice, instead: str | None = None
+) -> Iterator[Block]:
+    """Return the ranking as a table, and what its columns mean."""
+    parameters = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
+    yield ranking_table(ranking, measured)
+    yield Lines(
+        f"recommended: overstory.oracle({best.name!r}, {parameters})",
+        f"linkable: {best.linkable.words()}",
+        *([] if instead is None else [f"instead: {instead}"]),
+        "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included",
+        *(
+            f"measured: root mean square error of {plural(first.rounds, 'simulated collection')}, +/- its standard "
+            "error"
+            for first in (measured or ())[:1]
+        ),
+        "same: bits that are the same in every report of a device while its value does not change",
+        "alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response",
+        "a liar's votes: by how much one crafted report raises the count of a value that it aims at",
+        "core-seconds: about how many seconds one core takes to count the reports and to estimate all values",
+        *(
+            f"warning: with {choice.name} a crafted report counts for {choice.influence.up:.0f} honest ones: 1% liars "
+            f"raise any value's share by {100 * choice.influence.one_percent:.0f} percentage points"
+            for choice in ranking
+            if choice.influence.up > MOST_VOTES
+        ),
+    )

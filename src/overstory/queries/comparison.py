@@ -50,7 +50,7 @@ CSV: Final = tuple(
 """The columns of a file of differences: shares, and the interval and error of their difference."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result):
     """What is learned of a metric in one range of periods less that in another: shares of values, or numbers."""
 

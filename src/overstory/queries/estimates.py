@@ -39,7 +39,7 @@ Estimator = Callable[[Metric, SupportCounts, float, EstimateOptions, Sequence[st
 """What makes one estimate: `estimate_counts`, or something that calls it."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EstimateSeries(RangeReading):
     """Estimates of a metric over a range of periods; `parts` is empty when there are no reports."""
 
@@ -51,10 +51,6 @@ class EstimateSeries(RangeReading):
 
     def checks_json(self) -> dict[str, Any]:
         return {"checks": [check.to_json() for check in self.checks]}
-
-    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:
-        learned: dict[str, Any] = part.estimate.to_json(everything=everything)
-        return learned
 
     def columns(self, level: float) -> Sequence[Column]:
         return file_columns(level)

@@ -43,10 +43,6 @@ class NumberSeries(RangeReading):
     def own_facts(self) -> dict[str, Any]:
         return {"estimates": self.metric.reading}
 
-    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
-        learned: dict[str, Any] = part.estimate.to_json()
-        return learned
-
     def columns(self, level: float) -> Sequence[Column]:  # noqa: ARG002 - they have one level
         return CSV
 
@@ -189,7 +185,7 @@ SHOWN: Final = ("a", "b", "difference", "low", "high")
 FIELDS: Final = ("a", "b", "difference", "standard_error", "low", "high", "q_value", "changed")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NumberDifferences(Result):
     """What is learned of one range of periods less that of another; see `Comparison`."""
 

@@ -97,7 +97,7 @@ class Reading(Result, ABC):
         """Return the estimates, unless `everything` of detected values alone, and the facts to read them by."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RangeReading(Reading):
     """Estimates of a metric over a range of periods, whatever its kind; see `EstimateSeries`."""
 
@@ -223,7 +223,8 @@ class RangeReading(Reading):
         return {}
 
     def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:
-        raise NotImplementedError
+        learned: dict[str, Any] = part.estimate.to_json(everything=everything)
+        return learned
 
     def columns(self, level: float) -> Sequence[Column]:
         raise NotImplementedError
@@ -363,7 +364,7 @@ def reading_function(metric: Metric, place: int, options: EstimateOptions) -> An
     return getattr(import_module(f"overstory.queries.{module}"), function)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GroupedReading(Result):
     """The readings of a metric's groups over a range of periods."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SearchReading(Reading):
     """What a search of a metric's stored answers found."""
 
@@ -143,14 +143,3 @@ def _notes(counted: PeriodCounts, stored: int) -> Iterator[str]:
 def refuse_comparison(a: PeriodCounts, *_: Any, **__: Any) -> NoReturn:
     """Refuse: two searches estimate other values."""
     raise ParameterError(f"{a.metric.id} is searched: two searches estimate other values, and are not compared")
-
-
-def as_line(value: Any) -> str | None:
-    """Return a value as a line of a file of candidates; None for bytes that are none."""
-    if not isinstance(value, bytes):
-        return str(value)
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if "\n" in text or "\r" in text else text

@@ -10,6 +10,7 @@ from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.audit.answers import OwnClient, Program, declare
 from overstory.audit.audit import Settings, audit
 from overstory.cli.output import Answer, progress
+from overstory.cli.own_files import load_oracles, mechanism_from
 from overstory.files.rappor import read_map, read_params
 from overstory.presentation.document import Block, Column, Paragraph, Table
 from overstory.presentation.formats import parameter_words
@@ -39,8 +40,6 @@ def _mechanism(args: argparse.Namespace) -> tuple[Kind, Metric | None]:
     if args.params:
         return read_params(args.params).mechanism(), None
     if args.oracle:
-        from overstory.cli.registry.privacy import mechanism_from  # which loads the metrics
-
         return mechanism_from(args.oracle, args.param), None
 
     from overstory.protocol.metrics import load_registry
@@ -60,7 +59,6 @@ def _map(args: argparse.Namespace, mechanism: Any) -> CandidateMap:
 def check_file(args: argparse.Namespace) -> Answer:
     """Hold the oracles of a user's own file against the laws that every oracle obeys."""
     from overstory.audit.laws import check_laws, small_oracles
-    from overstory.cli.own_files import load_oracles
 
     checked = [
         {"oracle": built.name, "parameters": dict(built.parameters), "law": law, "holds": holds, "numbers": numbers}

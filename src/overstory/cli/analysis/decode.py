@@ -152,17 +152,26 @@ def _spans(args: argparse.Namespace, metric: Metric) -> list[PartOfReports]:
 
 def _offer_candidates(path: str, discovered: Discovered) -> list[Block]:
     """Write the candidates that a file has, and the detected values after them; return what to say of it."""
-    from overstory.queries.searches import as_line
-
     before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []
     # Earlier ones stay: whether a later plan detects a value again is chance.
-    after = list(dict.fromkeys([*before, *filter(None, map(as_line, discovered.found()))]))
+    after = list(dict.fromkeys([*before, *filter(None, map(_as_line, discovered.found()))]))
     if not after:
         print(f"overstory: nothing was detected: {path} is not written", file=sys.stderr)
         return []
     write_candidates(path, after)
     more = f", {len(after) - len(before):,} of them new" if before else ""
     return [Lines(f"{plural(len(after), 'candidate')} in {path}{more}")]
+
+
+def _as_line(value: Any) -> str | None:
+    """Return a value as a line of a file of candidates; None for bytes that are none."""
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\n" in text or "\r" in text else text
 
 
 @contextmanager

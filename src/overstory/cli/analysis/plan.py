@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> Answer:
 def _choose(args: argparse.Namespace) -> Answer:
     """Recommend an oracle for a domain."""
     from overstory.analysis.comparison import recommend
-    from overstory.cli.analysis.compare import ranking_blocks
     from overstory.planning.kinds import plan_for_domain
+    from overstory.planning.plan import ranking_blocks
 
     needs = {"epsilon_permanent": args.epsilon_permanent, "share": args.share}
     plan = plan_for_domain(args.domain_size, args.epsilon, args.reports, alpha=args.alpha, **needs)
