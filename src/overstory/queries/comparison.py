@@ -20,6 +20,8 @@ from overstory.queries.estimates import EstimateSeries, read_estimates
 from overstory.queries.readings import PLAIN, EstimateOptions, reading_function
 
 if TYPE_CHECKING:
+    from overstory.presentation.svg import Picture
+
     F64 = NDArray[np.float64]
 
 SHARED_NOISE: Final = (
@@ -86,7 +88,8 @@ class Comparison(Result):
 
     def as_table(self) -> Table:
         table = super().as_table()
-        return replace(table, caption="Every difference", columns=CSV if self.is_of_shares else table.columns)
+        columns = CSV if isinstance(self.difference, Difference) else table.columns
+        return replace(table, caption="Every difference", columns=columns)
 
     def tables(self, *, everything: bool, **more: Any) -> Iterator[Block]:
         """Yield the table, what changed, and what to read it by; see `Difference.blocks`."""
@@ -95,9 +98,9 @@ class Comparison(Result):
     def all_notes(self) -> tuple[str, ...]:
         return ()  # what is shown has them
 
-    @property
-    def is_of_shares(self) -> bool:
-        return isinstance(self.difference, Difference)
+    def pictures(self) -> list[Picture]:
+        pictures: list[Picture] = self.difference.pictures()
+        return pictures
 
     def sentences(self) -> Iterator[str]:
         for name, counted in (("a", self.a), ("b", self.b)):
