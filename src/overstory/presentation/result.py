@@ -116,6 +116,7 @@ class Result:
         return as_page(self.page_blocks())
 
     def csv_lines(self) -> Iterable[str]:
+        """Return the lines of a CSV file of `as_table`."""
         return as_csv(self.as_table())
 
     def to_arrow(self) -> pa.Table:
