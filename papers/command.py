@@ -8,8 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from overstory.cli.arguments import print_answer
-from overstory.cli.output import progress
+from overstory.cli.output import Answer, progress
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Lines
 from overstory.presentation.render_markup import as_latex
@@ -28,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     results = _reproduced(args, chosen)
     _write_overview(args, results)
     if args.json or not args.quiet:
-        print_answer(args, {"results": [result.to_json() for result in results]}, _blocks(args, results))
+        Answer({"results": [result.to_json() for result in results]}, _blocks(args, results)).give(args)
     return 0
 
 

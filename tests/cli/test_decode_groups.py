@@ -1,4 +1,4 @@
-"""decode by group: each group's estimates, all of them weighted, and the difference of two groups."""
+"""decode by group: each group's estimates, and the difference of two groups."""
 
 import json
 
@@ -79,17 +79,6 @@ def test_each_group_is_estimated_by_itself(folder):
     assert "50 reports in no group above: of devices that name none, or a hidden one" in read["notes"]
 
 
-def test_groups_count_by_their_public_shares_and_not_by_who_reports(folder):
-    weighted = {row["value"]: row for row in json.loads(decode(folder, "--by-group", "--json").stdout)["weighted"]}
-    shares = {"1.0": 0.5, "1.1": 0.3, "1.2": 0.1, "other": 0.1}
-    for place, value in enumerate(["red", "green", "blue"]):
-        truth = sum(share * HELD[group][place] for group, share in shares.items())
-        assert abs(weighted[value]["raw_share"] - truth) < 5 * weighted[value]["standard_error"]
-    plain = json.loads(decode(folder, "--json").stdout)
-    (red,) = (row for row in plain["readings"][0]["estimates"] if row["value"] == "red")
-    assert red["high"] / plain["reports"] < 0.44, "without it, who reports most weighs most"
-
-
 def test_the_difference_of_two_groups_has_an_interval(folder):
     ran = decode(folder, "--compare", "1.1", "1.0", "--json", "--all")
     compared = json.loads(ran.stdout)
@@ -160,6 +149,5 @@ def test_metrics_of_every_kind_are_read_by_group(tmp_path, kind):
     read = json.loads(decode(tmp_path, "--by-group", "--json", metric="m").stdout)
     sizes = {part["group"]: part["reports"] for part in read["groups"]}
     assert sizes == {"1.0": 200, "1.1": 200, "1.2": 0, "other": 0}
-    assert ("weighted" in read) == (kind == "items"), "shares of devices have weights, a mean has none"
     text = decode(tmp_path, "--by-group", metric="m").stdout
     assert text.index("release 1.0: 50,000 expected devices") < text.index("release 1.1: 30,000 expected devices")

@@ -7,7 +7,6 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.planning.yearly import YearPlan
-from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
 from support.running import within
 
 
@@ -82,30 +81,3 @@ def test_an_oracle_is_warned_of_with_which_a_liar_has_more_than_ten_votes(folder
     assert WARNING in warned
     assert "warning: with oue" not in warned
     assert "warning: with grr" not in compared(4.0)
-
-
-def of_numbers(folder, low, high, *more):
-    ask = ("--numeric", low, high, "--epsilon", 1, "--reports", 10**4)
-    return within("compare", *ask, *more, cwd=folder).stdout
-
-
-def test_the_error_of_a_mean_at_equal_privacy(folder):
-    read = json.loads(of_numbers(folder, -1, 1, "--json"))
-    rows = {row["name"]: row for row in read["randomizers"]}
-    assert set(rows) == set(FAMILIES["numbers"].builders)
-    assert read["randomizers"] == sorted(read["randomizers"], key=lambda row: row["worst"])
-    for name, row in rows.items():
-        built = any_mechanism(name, epsilon=1.0, minimum=-1.0, maximum=1.0)
-        assert row["middle"] == pytest.approx((float(built.variance(0)) / 10**4) ** 0.5)
-        assert row["end"] == pytest.approx((float(built.variance(1)) / 10**4) ** 0.5)
-        assert row["epsilon_report"] <= 1
-    assert rows["hybrid"]["report_bits"] == 22
-    assert of_numbers(folder, -1, 1).splitlines()[1].split() == ["hybrid", "2.071e-02", "2.071e-02", "22"]
-
-
-def test_errors_grow_with_the_range_and_never_overflow(folder):
-    small, large = (
-        {row["name"]: row["worst"] for row in json.loads(of_numbers(folder, 0, high, "--json"))["randomizers"]}
-        for high in (1, 1e200)
-    )
-    assert large == pytest.approx({name: 1e200 * error for name, error in small.items()}, rel=1e-9)

@@ -175,10 +175,6 @@ REFUSED = {
         ("--epsilon 1 empty.csv --column state", "the column 'state' holds no values"),
         ("--epsilon 1 lists.parquet --column state", "a column of text or numbers is expected"),
         ("--epsilon 1 data.parquet --column state", "data.parquet"),
-        ("--epsilon 1 --numeric 0 1", "--numeric needs --reports N"),
-        ("--epsilon 1 --numeric 0 nan --reports 5", "maximum = nan"),
-        ("--epsilon 1 --numeric 0 2 --reports 5 --column kwh", "--column has no effect with --numeric"),
-        ("s.csv --epsilon 1 --numeric 0 2", "FILE has no effect with --numeric"),
     ],
     "console --registry colour.toml --store reports.db": [
         ("--host 0.0.0.0", "--host 0.0.0.0 can be reached from other machines, and there is no TLS"),

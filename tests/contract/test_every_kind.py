@@ -15,6 +15,7 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
@@ -259,6 +260,8 @@ def test_json_file_text_and_picture_have_the_same_parts(metrics, kind, aggregati
     pictures = reading.pictures()
     assert len(pictures) >= 1
     assert len({picture.name for picture in pictures}) == len(pictures)
+    assert pa.table(reading).num_rows == len(rows)
+    assert reading._repr_html_().count("<img ") == len(pictures)  # as a notebook shows it
     text = as_text(reading.blocks(written="every.csv"))
     assert f"{2 * counts.num_reports:,} reports of {metric.id} in 2 periods between {ends[0][0]} and" in text
     assert f"every {reading.every}: every.csv\n" in text

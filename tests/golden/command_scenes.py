@@ -82,12 +82,11 @@ def discover(place):
 
 @scene
 def compare(place):
-    """Exact errors of all oracles, of one report and of many, of numbers; and measured ones."""
+    """Exact errors of all oracles, of one report and of many; and measured ones."""
     return run_each(
         place,
         "compare --domain-size 20 --epsilon 1 --reports 10000 --json",
         "compare --domain-size 20 --epsilon 1 --epsilon-permanent 3 --reports 10000 --json",
-        "compare --numeric 0 2 --epsilon 1 --reports 10000 --json",
         "compare survey.csv --column state --epsilon 2 --measure 2 --seed 1 --json",
     )
 

@@ -11,7 +11,8 @@ import pytest
 from scipy.stats import chi2
 
 from overstory.planning.detection import cohort_variance, count_error, fitted_candidates
-from overstory.protocol.kinds.registry import mechanism
+from overstory.planning.kinds import mean_error
+from overstory.protocol.kinds.registry import FAMILIES, any_mechanism, mechanism
 
 FALSE_ALARM = 1e-6
 PAPER = {"num_bits": 128, "num_hashes": 2, "num_cohorts": 16, "f": 0.5, "p": 0.5, "q": 0.75}
@@ -119,3 +120,12 @@ def test_too_many_candidates_are_screened():
     assert fitted_candidates(built, 1025, 0.01) == 100
     assert fitted_candidates(built, 10**6, 1e-9) == 1024
     assert fitted_candidates(mechanism("basic-rappor", domain_size=5000), 5000, 0.01) == 5000
+
+
+@pytest.mark.parametrize("name", FAMILIES["numbers"].builders)
+def test_the_error_of_a_mean_is_that_of_the_worst_value_and_never_overflows(name):
+    built, small, large = (
+        any_mechanism(name, epsilon=1.0, minimum=low, maximum=high) for low, high in ((-1, 1), (0, 1), (0, 1e200))
+    )
+    assert mean_error(built, 10**4) == pytest.approx((float(max(map(built.variance, (-1, 0, 1)))) / 10**4) ** 0.5)
+    assert mean_error(large, 100) == pytest.approx(1e200 * mean_error(small, 100), rel=1e-9)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from overstory.presentation.document import Column, Heading, Lines, Table
-from overstory.presentation.shown import in_form
+from overstory.presentation.result import in_form
 from support.running import within
 
 HOSTILE = r"50% of $x_1 & {y}^2~\input{z} #3 | <b>"

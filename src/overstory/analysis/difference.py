@@ -40,11 +40,11 @@ from overstory.analysis.selection import chi2_tail
 from overstory.analysis.tables.output import MOST_DRAWN, SHOWN, label_text
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import UNKNOWN, finite, interval, p_value, percent
-from overstory.presentation.shown import Shown, TableForm, in_form
+from overstory.presentation.result import Result, TableForm, in_form
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -60,7 +60,7 @@ MOST_NAMED: Final = 5  # changed values that one sentence names
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Difference(Shown):
+class Difference(Result):
     """Shares of one collection less those of another.
 
     Attributes
@@ -249,9 +249,6 @@ class Difference(Shown):
         first, second = self.num_reports
         return f"{first:,} reports less {second:,}, {len(self):,} values, {changed:,} changed"
 
-    def _screen(self) -> list[Block]:
-        return self.blocks(limit=SHOWN)
-
     def plot(
         self, limit: int = MOST_DRAWN, *, name: str = "difference", of: str = "The first less the second"
     ) -> Picture:
@@ -268,19 +265,19 @@ class Difference(Shown):
         return differences(name, caption, names, changed=changed, **columns)
 
     def table(self, level: float = 0.95, *, form: TableForm = "text") -> str:
-        """Return a table, the surest difference first, in percentage points; in a form of `Shown.table`."""
-        return in_form(self.blocks(level), form)
+        """Return a table, the surest difference first, in percentage points; in a form of `Result.table`."""
+        return in_form(self.blocks(everything=True, level=level), form)
 
-    def blocks(self, level: float = 0.95, limit: int | None = None) -> list[Block]:
-        """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""
+    def blocks(self, *, everything: bool = False, limit: int = SHOWN, level: float = 0.95, **_: Any) -> Iterator[Block]:
+        """Yield the table, what changed, and what to read it by; at most `limit` values and those that changed."""
         every = self.rows(level)
-        rows = [row for number, row in enumerate(every) if limit is None or number < limit or row["changed"]]
+        rows = [row for number, row in enumerate(every) if everything or number < limit or row["changed"]]
         left = len(every) - len(rows)
         more = (f"... and {left:,} more, none of which surely changed",) if left else ()
-        table = Table("", difference_columns(level), rows, unchanged(rows))
-        return [table, Lines(*more, *self.facts(), *(f"note: {note}" for note in self.notes))]
+        yield Table("", difference_columns(level), rows, unchanged(rows))
+        yield Lines(*more, *self.sentences(), *(f"note: {note}" for note in self.notes))
 
-    def facts(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """Return what changed, the test of all values together, and what the intervals describe, as sentences."""
         from_all = {"covariance": "from all values and how their errors go together", "simes": "from the smallest q"}
         intervals = selection.interval_words(self.interval_kind, "changed")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from overstory.presentation.document import Block, Lines
 from overstory.protocol.errors import OverstoryError, ParameterError
 
 if TYPE_CHECKING:
@@ -316,35 +313,6 @@ def is_address(store: str) -> bool:
 def token_of_environment(role: str) -> str:
     """Return the token for sending (`WRITE`) or for reading (`ADMIN`) from the environment."""
     return os.environ.get(f"OVERSTORY_{role}_TOKEN", "")
-
-
-def print_answer(args: argparse.Namespace, values: dict[str, Any], blocks: Iterable[Block]) -> None:
-    """Print values as JSON with ``--json``, else blocks, also with ``--quiet``; a command may write their tables."""
-    if getattr(args, "writes_tables", False) and args.output:
-        from overstory.cli.output import write_tables
-
-        blocks = list(blocks)
-        write_tables(args.output, blocks)
-    if args.json:
-        print(json.dumps(values, indent=2, allow_nan=False))
-    else:
-        from overstory.presentation.render_text import print_document
-
-        print_document(blocks)
-
-
-def print_outcome(args: argparse.Namespace, outcome: dict[str, Any], *shown: str | Block) -> None:
-    """Print the outcome as JSON, else, unless quiet, as sentences; on the error stream where -o is a pipe."""
-    from overstory.presentation.render_text import UNFOLDED, as_text, print_document
-
-    if args.json:
-        print(json.dumps(outcome, indent=2, allow_nan=False))
-    elif not getattr(args, "quiet", False):
-        blocks = [Lines(block) if isinstance(block, str) else block for block in shown]
-        if getattr(args, "output", None) == "-":
-            sys.stderr.write(as_text(blocks, UNFOLDED))
-        else:
-            print_document(blocks)
 
 
 CSV: Final = Option(

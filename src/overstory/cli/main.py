@@ -207,8 +207,8 @@ def _run(argv: list[str]) -> int:
         runner, _, function = args.runs.partition(":")
         args.check_options(args)
         module = importlib.import_module(f"overstory.cli.{runner}")
-    status: int = getattr(module, function or "run")(args)
-    return status
+    found: Any = getattr(module, function or "run")(args)
+    return found if isinstance(found, int) else int(found.give(args))
 
 
 def _command(name: str) -> ModuleType:

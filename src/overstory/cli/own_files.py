@@ -1,18 +1,20 @@
-"""Oracles of a user's own file, for the commands of analysis: `FILE.py` or `FILE.py:NAME` where an oracle is named.
+"""Oracles by their names and parameters, and those of a user's own file: `FILE.py` or `FILE.py:NAME` in a name's place.
 
 The file is run, as Python runs it. Nothing that a device, a relay, a collector or a console starts comes here.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from overstory.protocol.errors import OverstoryError, ParameterError
-from overstory.protocol.kinds.registry import REGISTRY, own_names
+from overstory.protocol.kinds.base import Kind
+from overstory.protocol.kinds.registry import BUILDERS, REGISTRY, Builders, build_from, names_for, own_names
 
 Text = TypeVar("Text", str, "str | None")
 
@@ -50,3 +52,33 @@ def oracle_named(text: Text) -> Text:
     if (name or len(names) > 1) and name not in names:
         raise ParameterError(f"{path} has no oracle {name!r}: give {path}:NAME, with one of {', '.join(names)}")
     return name or names[0]
+
+
+def makers() -> Builders[Kind]:
+    names = names_for(("symbols", "strings", "ordered", "numbers", "sets"))
+    return Builders({name: BUILDERS.places[name] for name in names})
+
+
+def mechanism_from(name: str, texts: list[str]) -> Kind:
+    """Build a mechanism from texts, each read by the annotation of its parameter."""
+    name = oracle_named(name)
+    known = makers()
+    accepted = inspect.signature(known[name]).parameters if name in known else {}
+    parameters: dict[str, Any] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or key in parameters:
+            raise ParameterError(f"--param {text}: give NAME=VALUE, once for each name")
+        parameters[key] = _read(key, value, accepted[key].annotation) if key in accepted else value
+    return build_from(known, name, parameters)
+
+
+def _read(name: str, text: str, annotation: Any) -> Any:
+    kind = str(getattr(annotation, "__name__", annotation))  # a text, where annotations are not evaluated
+    try:
+        if kind.startswith("bool"):
+            return {"true": True, "false": False}[text.lower()]
+        return int(text) if kind.startswith("int") else float(text) if kind.startswith("float") else text
+    except (KeyError, ValueError):
+        wanted = {"bool": "true or false", "int": "a whole number"}.get(kind.partition(" ")[0], "a number")
+        raise ParameterError(f"--param {name}={text}: give {wanted}") from None

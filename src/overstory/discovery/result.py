@@ -14,7 +14,7 @@ from overstory.analysis.selection import Correction, bound_text, interval_words
 from overstory.analysis.tables import output
 from overstory.presentation.document import Block, Column, Paragraph, Table
 from overstory.presentation.formats import epsilon_text, finite, plural
-from overstory.presentation.shown import TableForm, in_form
+from overstory.presentation.result import TableForm, in_form
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -127,15 +127,15 @@ class Discovered(Estimate):
     def table(
         self, limit: int | None = None, level: float = 0.95, *, form: TableForm = "text", everything: bool = False
     ) -> str:
-        """Return a table, most frequent first; in a form of `Shown.table`."""
+        """Return a table, most frequent first; in a form of `Result.table`."""
         return in_form([_table(self.rows(limit, level, everything=everything))], form)
 
-    def shown(self, *, everything: bool = False) -> Iterator[Block]:
+    def tables(self, *, everything: bool = False) -> Iterator[Block]:
         """Yield the detected values, or all that the last level kept."""
         rows = self.rows(everything=everything)
         yield _table(rows) if rows else Paragraph("nothing was detected")
 
-    def sentences(self, answers: str, of: str, cost: str, *more: str) -> Iterator[str]:
+    def search_sentences(self, answers: str, of: str, cost: str, *more: str) -> Iterator[str]:
         """Return the discovery as a whole in sentences.
 
         `answers` says how many came, `of` what they are called, `cost` what epsilon is of; `more` is said of privacy.

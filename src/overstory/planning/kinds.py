@@ -154,9 +154,7 @@ def _for_numbers(metric: str, domain: Any, needs: Needs, reports: int) -> Plan: 
     written = {"epsilon": needs["epsilon_report"], "resolution": needs.get("resolution", RESOLUTION)}
     reading, built = needs.get("estimate", "mean"), _built("numbers", written | domain.completes(""))
     best = next(each for each in built if each.reading == reading)
-    return Plan(
-        mechanism=best, written=written, num_reports=reports, num_candidates=1, error=max(mean_errors(best, reports))
-    )
+    return Plan(mechanism=best, written=written, num_reports=reports, num_candidates=1, error=mean_error(best, reports))
 
 
 class Planner(NamedTuple):
@@ -206,15 +204,12 @@ RESOLUTION: Final = 64
 """Positions of a planned metric: values then come again, and are moved by at most a 64th of the range."""
 
 
-def mean_errors(built: Any, reports: int) -> tuple[float, float]:
-    """Return the standard error of the mean of people who all hold the middle of the range, or one of its ends."""
+def mean_error(built: Any, reports: int) -> float:
+    """Return the standard error of the mean of people who all hold the middle of the range or an end, the larger."""
     low, high = Fraction(built.domain.minimum), Fraction(built.domain.maximum)
     width = high - low  # a large range's variance is beyond floats; its root is not
-    middle, end = (
-        math.sqrt(max(built.variance(value) for value in values) / width**2 / reports) * float(width)
-        for values in ([(low + high) / 2], [low, high])
-    )
-    return middle, end
+    worst = max(built.variance(value) for value in ((low + high) / 2, low, high))
+    return math.sqrt(worst / width**2 / reports) * float(width)
 
 
 TRIED: Final = 24

@@ -16,7 +16,7 @@ from overstory.planning.detection import count_error, critical_value
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import epsilon_text, plural, seconds_text, significant, thousands
 from overstory.presentation.formats import share as percentage
-from overstory.presentation.shown import Shown
+from overstory.presentation.result import Result
 from overstory.privacy import PrivacyStatement, statement
 from overstory.privacy.attacks import Linkability, linkability, metric_linkability
 from overstory.privacy.payloads.shuffle import DELTA, CentralPrivacy, shuffled
@@ -33,7 +33,7 @@ ALPHA: Final = 0.05  # the chance of any false detection, where none is given
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan(Shown):
+class Plan(Result):
     """What a collection by one mechanism would learn, whatever the kind of its data."""
 
     mechanism: Any  # what the devices would randomize with
@@ -100,18 +100,10 @@ class Plan(Shown):
         """What a reader must know before trusting the numbers."""
         return (f"of {plural(self.num_reports, 'report')}, one a device; errors are of the noise alone",)
 
-    def rows(self) -> Sequence[Mapping[str, Any]]:
-        """Return a dictionary for each row of the table."""
-        return self.as_table().rows
-
     def _headline(self) -> str:
         return (
             f"{self.mechanism.name}, {plural(self.num_reports, 'report')} at epsilon {self.mechanism.epsilon_report:g}"
         )
-
-    def _screen(self) -> Iterator[Block]:
-        yield self.as_table()
-        yield Lines(*self.sentences(), *(f"note: {note}" for note in self.notes))
 
     def plot(self) -> Picture:
         """Return where estimates would lie: of a value of the share asked for, or of one that is seen, and of none."""
@@ -411,3 +403,35 @@ def _row(choice: Choice, first: Choice, measured: Measured | None) -> dict[str, 
         "decoding": choice.decoding,
         "measured": error + spread,
     }
+
+
+MOST_VOTES: Final = 10.0  # of a crafted report: above that, a few liars decide the result
+
+
+def ranking_blocks(
+    ranking: tuple[Choice, ...], measured: list[Measured] | None, best: Choice, instead: str | None = None
+) -> Iterator[Block]:
+    """Return the ranking as a table, and what its columns mean."""
+    parameters = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
+    yield ranking_table(ranking, measured)
+    yield Lines(
+        f"recommended: overstory.oracle({best.name!r}, {parameters})",
+        f"linkable: {best.linkable.words()}",
+        *([] if instead is None else [f"instead: {instead}"]),
+        "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included",
+        *(
+            f"measured: root mean square error of {plural(first.rounds, 'simulated collection')}, +/- its standard "
+            "error"
+            for first in (measured or ())[:1]
+        ),
+        "same: bits that are the same in every report of a device while its value does not change",
+        "alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response",
+        "a liar's votes: by how much one crafted report raises the count of a value that it aims at",
+        "core-seconds: about how many seconds one core takes to count the reports and to estimate all values",
+        *(
+            f"warning: with {choice.name} a crafted report counts for {choice.influence.up:.0f} honest ones: 1% liars "
+            f"raise any value's share by {100 * choice.influence.one_percent:.0f} percentage points"
+            for choice in ranking
+            if choice.influence.up > MOST_VOTES
+        ),
+    )

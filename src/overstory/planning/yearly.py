@@ -19,19 +19,18 @@ with every report.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.analysis.variance import frequency_variance
 from overstory.planning.plan import oracle_toml
-from overstory.presentation.document import Block, Column, Table
+from overstory.presentation.document import Column, Table
 from overstory.presentation.formats import epsilon_text, finite, percent, plural, thousands
 from overstory.presentation.formats import share as percentage
 from overstory.presentation.result import Result
-from overstory.presentation.shown import Shown
 from overstory.privacy.terms import terms_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count, check_epsilon
@@ -71,11 +70,8 @@ class Way:
 
 
 @dataclass(frozen=True, repr=False)
-class YearPlan(Shown, Result):
+class YearPlan(Result):
     """What can be learned of one period within a bound on any year."""
-
-    name: ClassVar[str] = "year"
-    every: ClassVar[str] = "way"
 
     devices: int
     domain_size: int  # the values of each metric
@@ -144,19 +140,9 @@ class YearPlan(Shown, Result):
             "the last way keeps to its bound only while a value never changes; its year is the first one",
         )
 
-    def all_notes(self) -> tuple[str, ...]:
-        return self.notes
-
-    def rows(self) -> Sequence[Mapping[str, Any]]:
-        """Return a dictionary for each way."""
-        return self.as_table().rows
-
     def _headline(self) -> str:
         best = self.best_panel()
         return f"epsilon {epsilon_text(self.epsilon)} of any year: {best.name}, {best.oracle.name}"
-
-    def _screen(self) -> Iterator[Block]:
-        return self.blocks()
 
     def plot(self) -> Picture:
         """Return the share with the interval that each way would give it."""
@@ -171,11 +157,8 @@ class YearPlan(Shown, Result):
         names = [way.name for way in ways]
         return dots("year", caption, names, shares=shares, low=shares - half, high=shares + half, detected=keeps)
 
-    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - there is nothing to leave out
+    def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"ways": [way.to_json() for way in self.ways()]}
-
-    def shown(self, *, everything: bool) -> Iterable[Block]:  # noqa: ARG002
-        yield self.as_table()
 
     def sentences(self) -> Iterator[str]:
         best = self.best_panel()

@@ -20,9 +20,9 @@ from overstory.queries.estimates import EstimateSeries, read_estimates
 from overstory.queries.readings import PLAIN, EstimateOptions, reading_function
 
 if TYPE_CHECKING:
-    F64 = NDArray[np.float64]
+    from overstory.presentation.svg import Picture
 
-MOST_ROWS: Final = 20  # values in a text, beside those that changed
+    F64 = NDArray[np.float64]
 
 SHARED_NOISE: Final = (
     "devices that report in both ranges and keep their values share noise: the intervals are then too long, never too "
@@ -52,17 +52,16 @@ CSV: Final = tuple(
 """The columns of a file of differences: shares, and the interval and error of their difference."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result):
     """What is learned of a metric in one range of periods less that in another: shares of values, or numbers."""
 
-    name: ClassVar[str] = "comparison"
+    stem: ClassVar[str] = "comparison"
 
     a: PeriodCounts
     b: PeriodCounts
     difference: Any  # a `Difference`, or of numbers a `NumberDifferences`
     notes: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()  # of a file; unless given, those of shares
 
     @property
     def metric(self) -> Metric:
@@ -88,15 +87,20 @@ class Comparison(Result):
         return rows
 
     def as_table(self) -> Table:
-        return Table("Every difference", self.columns or CSV, self.rows())
+        table = super().as_table()
+        columns = CSV if isinstance(self.difference, Difference) else table.columns
+        return replace(table, caption="Every difference", columns=columns)
 
-    def table(self, limit: int | None = None) -> list[Block]:
-        """Return the table, what changed, and what to read it by; at most `limit` values and those that changed."""
-        blocks: list[Block] = replace(self.difference, notes=self.notes).blocks(limit=limit)
-        return blocks
+    def tables(self, *, everything: bool, **more: Any) -> Iterator[Block]:
+        """Yield the table, what changed, and what to read it by; see `Difference.blocks`."""
+        yield from replace(self.difference, notes=self.notes).blocks(everything=everything, **more)
 
-    def shown(self, *, everything: bool) -> list[Block]:
-        return self.table(None if everything else MOST_ROWS)
+    def all_notes(self) -> tuple[str, ...]:
+        return ()  # what is shown has them
+
+    def pictures(self) -> list[Picture]:
+        pictures: list[Picture] = self.difference.pictures()
+        return pictures
 
     def sentences(self) -> Iterator[str]:
         for name, counted in (("a", self.a), ("b", self.b)):
@@ -174,15 +178,13 @@ def _two_groups(a: PeriodCounts, b: PeriodCounts) -> bool:
     return a.group is not None and b.group is not None and a.group != b.group
 
 
-def compared(
-    a: PeriodCounts, b: PeriodCounts, both: Any, notes: Iterable[str], columns: tuple[Column, ...] = ()
-) -> Comparison:
+def compared(a: PeriodCounts, b: PeriodCounts, both: Any, notes: Iterable[str]) -> Comparison:
     """Return a comparison with its notes, each once, and what devices that are in both ranges do to the errors."""
     if a.metric.panel is None:
         of_both = [MOVED if _two_groups(a, b) else SHARED_NOISE]
     else:
         of_both = [FRESH] if a.most_reports([*{*a.periods, *b.periods}]) > 1 else []
-    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *of_both))), columns)
+    return Comparison(a, b, both, tuple(dict.fromkeys((*notes, *of_both))))
 
 
 def compare_series(a: EstimateSeries, b: EstimateSeries) -> Comparison:

@@ -39,11 +39,9 @@ Estimator = Callable[[Metric, SupportCounts, float, EstimateOptions, Sequence[st
 """What makes one estimate: `estimate_counts`, or something that calls it."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EstimateSeries(RangeReading):
     """Estimates of a metric over a range of periods; `parts` is empty when there are no reports."""
-
-    is_of_shares: ClassVar[bool] = True
 
     # Of each period: what honest devices cannot have sent; alarms among them are notes of the estimates, too.
     checks: tuple[Check, ...] = ()
@@ -54,17 +52,13 @@ class EstimateSeries(RangeReading):
     def checks_json(self) -> dict[str, Any]:
         return {"checks": [check.to_json() for check in self.checks]}
 
-    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:
-        learned: dict[str, Any] = part.estimate.to_json(everything=everything)
-        return learned
-
     def columns(self, level: float) -> Sequence[Column]:
         return file_columns(level)
 
     def records(self, part: PeriodEstimate, level: float) -> Iterable[Sequence[Any]]:
         return records(part.estimate, level=level)
 
-    def shown(self, *, everything: bool) -> Iterator[Block]:
+    def tables(self, *, everything: bool) -> Iterator[Block]:
         rows, empty = [], []
         for part in self.parts:
             label = str(self.counted.label(part.last))
@@ -193,7 +187,7 @@ MOST_SIZES: Final = 12  # ranges of which the mean size is written out, the last
 class ItemSeries(EstimateSeries):
     """Estimates of items over a range of periods: shares that need not add up to 1, and the mean size of a set."""
 
-    name: ClassVar[str] = "items"
+    stem: ClassVar[str] = "items"
 
     def blocks(self, *, everything: bool = False, written: str | None = None) -> Iterator[Block]:
         yield from super().blocks(everything=everything, written=written)

@@ -14,6 +14,7 @@ from overstory.presentation.charts.drawing import F64
 from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import short_dates, significant
+from overstory.presentation.result import Result
 from overstory.presentation.svg import Picture
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
@@ -42,10 +43,6 @@ class NumberSeries(RangeReading):
     def own_facts(self) -> dict[str, Any]:
         return {"estimates": self.metric.reading}
 
-    def part_json(self, part: PeriodEstimate, *, everything: bool) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
-        learned: dict[str, Any] = part.estimate.to_json()
-        return learned
-
     def columns(self, level: float) -> Sequence[Column]:  # noqa: ARG002 - they have one level
         return CSV
 
@@ -53,7 +50,7 @@ class NumberSeries(RangeReading):
         for row in part.estimate.quantities:
             yield row.kind, row.of, row.value, row.standard_error, row.low, row.high
 
-    def shown(self, *, everything: bool) -> Iterator[Block]:  # noqa: ARG002 - all of it is shown
+    def tables(self, *, everything: bool) -> Iterator[Block]:  # noqa: ARG002 - all of it is shown
         rows = [
             {
                 "period": self.counted.label(part.last),
@@ -183,12 +180,13 @@ DIFFERENCES: Final = (
     Column("high", "to"),
     Column("changed", "", lambda changed: "changed" if changed else "", is_left=True),
 )
+MOST_SHOWN: Final = 20
 SHOWN: Final = ("a", "b", "difference", "low", "high")
 FIELDS: Final = ("a", "b", "difference", "standard_error", "low", "high", "q_value", "changed")
 
 
-@dataclass(frozen=True)
-class NumberDifferences:
+@dataclass(frozen=True, repr=False)
+class NumberDifferences(Result):
     """What is learned of one range of periods less that of another; see `Comparison`."""
 
     differences: tuple[NumberDifference, ...]
@@ -203,17 +201,18 @@ class NumberDifferences:
     def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - all of it is shown
         return {"differences": self.rows()}
 
-    def blocks(self, limit: int | None = None) -> list[Block]:
+    def blocks(self, *, everything: bool = False, limit: int = MOST_SHOWN, **_: Any) -> Iterator[Block]:
         rows = [
             {"what": f"{NAMES[row.kind]} {row.of}".strip(), "changed": row.changed}
             | {name: shown(row, getattr(row, name), "" if name in {"a", "b"} else "+") for name in SHOWN}
-            for row in self.differences[:limit]
+            for row in self.differences[: None if everything else limit]
         ]
         alpha = next((100 * row.alpha for row in self.differences), 5.0)
         meaning = (
             f"changed: at a false discovery rate of at most {alpha:.3g}% over all rows; each interval is 95% by itself"
         )
-        return [Table("", DIFFERENCES, rows), Lines(meaning, *(f"note: {note}" for note in self.notes))]
+        yield Table("", DIFFERENCES, rows)
+        yield Lines(meaning, *(f"note: {note}" for note in self.notes))
 
 
 def compare_numbers(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions = PLAIN) -> Comparison:
@@ -223,4 +222,4 @@ def compare_numbers(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions =
     first, second = (each.parts[0].estimate for each in series)
     notes = (*series[0].notes, *series[1].notes, *first.notes, *second.notes)
     both = NumberDifferences(tuple(subtract(first, second, options.alpha)))
-    return compared(a, b, both, notes, columns=tuple(map(Column, ("estimate", "of", *FIELDS))))
+    return compared(a, b, both, notes)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from overstory.presentation.svg import Picture
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SearchReading(Reading):
     """What a search of a metric's stored answers found."""
 
-    name: ClassVar[str] = "search"
+    stem: ClassVar[str] = "search"
 
     counted: PeriodCounts  # how many devices answered each question, by period
     discovered: Discovered
@@ -61,11 +61,8 @@ class SearchReading(Reading):
         columns = (*CSV, Column("source"))
         return Table("", columns, self.discovered.rows(everything=True))
 
-    def shown(self, *, everything: bool) -> Iterator[Block]:
-        return self.discovered.shown(everything=everything)
-
-    def all_notes(self) -> tuple[str, ...]:
-        return self.notes
+    def tables(self, *, everything: bool) -> Iterator[Block]:
+        return self.discovered.tables(everything=everything)
 
     def sentences(self) -> Iterator[str]:
         counted, panel = self.counted, self.metric.panel
@@ -74,7 +71,7 @@ class SearchReading(Reading):
             cost = f"a device gives at most {plural(panel.answers, 'answer')} in any {panel.cycle}, and each reveals"
         first, last = counted.label(counted.first), counted.label(counted.last)
         between = (f" in {first}" if first == last else f" between {first} and {last}") if counted.periods else ""
-        return self.discovered.sentences(
+        return self.discovered.search_sentences(
             f"{plural(self.stored, 'answer')} of {self.metric.id}{between}",
             "answers",
             cost,
@@ -146,14 +143,3 @@ def _notes(counted: PeriodCounts, stored: int) -> Iterator[str]:
 def refuse_comparison(a: PeriodCounts, *_: Any, **__: Any) -> NoReturn:
     """Refuse: two searches estimate other values."""
     raise ParameterError(f"{a.metric.id} is searched: two searches estimate other values, and are not compared")
-
-
-def as_line(value: Any) -> str | None:
-    """Return a value as a line of a file of candidates; None for bytes that are none."""
-    if not isinstance(value, bytes):
-        return str(value)
-    try:
-        text = value.decode()
-    except UnicodeDecodeError:
-        return None
-    return None if "\n" in text or "\r" in text else text

@@ -52,7 +52,7 @@ COLUMNS: Final = (
 class TableSeries(RangeReading):
     """The tables of a metric over a range of periods: each part's estimate is a tuple of `TableSummary`."""
 
-    name: ClassVar[str] = "tables"
+    stem: ClassVar[str] = "tables"
     every: ClassVar[str] = "cell"
     how: ClassVar[str] = "learned"
     most_drawn: ClassVar[int] = 1
@@ -69,7 +69,7 @@ class TableSeries(RangeReading):
             for row in table.rows():
                 yield [(variables | row)[column.name] for column in COLUMNS]
 
-    def shown(self, *, everything: bool) -> Iterator[Block]:
+    def tables(self, *, everything: bool) -> Iterator[Block]:
         for part in self.parts:
             if len(self.parts) > 1:
                 yield Heading(2, str(self.counted.label(part.last)))

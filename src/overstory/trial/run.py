@@ -33,7 +33,7 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import epsilon_text, factor, guess_text, parameter_words
 from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
-from overstory.presentation.shown import Shown
+from overstory.presentation.result import Result
 from overstory.privacy.statements import statement
 from overstory.privacy.terms import terms_of
 from overstory.protocol.channels import check_reports_per_device
@@ -53,7 +53,7 @@ def seed_of(rng: Rng) -> int:
     return seed if isinstance(seed, int) else int(drawn.integers(1 << 63))
 
 
-class Trial(Shown):
+class Trial(Result):
     """What a simulated collection learned, next to the truth that no collector would see."""
 
     columns: ClassVar[Sequence[Column]] = ()  # of a file of `rows`
@@ -131,7 +131,7 @@ class Trial(Shown):
     def sentences(self) -> Iterable[str]:
         """Return what was learned, and how near it came to the truth; without the notes."""
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, **_: Any) -> Iterator[Block]:
         """Yield what the terminal shows."""
         yield from self.tables(everything=False)
         yield Lines(*self.sentences())
@@ -146,9 +146,6 @@ class Trial(Shown):
     def noted(self, *sentences: str) -> Lines:
         """Return sentences, and the notes as a terminal and a page write them."""
         return Lines(*sentences, *(f"note: {note}" for note in self.notes))
-
-    def _screen(self) -> Iterator[Block]:
-        return self.blocks()
 
     def page_blocks(self, command: str = "") -> Iterator[Block]:
         """Yield what the page shows, and the command that made it."""

@@ -285,7 +285,7 @@ class ValueTrial(CountTrial):
             yield Paragraph(self.advice.words(self.people))
             yield self.advice.table()
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self, **_: Any) -> Iterator[Block]:
         yield from super().blocks()
         yield Lines(self.lead)
 

@@ -51,6 +51,7 @@ def test_the_row_that_changed_is_named():
     assert changed["low"] < 0.25 < changed["high"]
     assert changed["low"] < changed["plain_low"]
     assert next(iter(both.csv_lines())).startswith("value,a,b,difference")
+    assert (both.to_arrow().num_rows, both._repr_html_().count("<img ")) == (12, 1)  # as a notebook shows it
 
 
 def false_alarms(shrunk):

@@ -83,7 +83,7 @@ class NumberEstimate:
     def of_kind(self, kind: str) -> Iterator[Quantity]:
         return (quantity for quantity in self.quantities if quantity.kind == kind)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, *, everything: bool = True) -> dict[str, Any]:  # noqa: ARG002 - there is nothing to leave out
         rows = [quantity.to_json() for quantity in self.quantities]
         return {"reports": self.num_reports, "level": LEVEL, "notes": list(self.notes), "estimates": rows}
 

@@ -16,7 +16,7 @@ from overstory.analysis.tables.columns import lookup_key
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import detection, interval, marked, p_value, percent, thousands
 from overstory.presentation.render_data import csv_lines
-from overstory.presentation.shown import Shown, TableForm, in_form
+from overstory.presentation.result import Result, TableForm, in_form
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class UnknownValueError(ParameterError, KeyError):
         return str(self.args[0])
 
 
-class Frame(Shown):
+class Frame(Result):
     """What makes an estimate a table: rows, the most frequent first, and each of them by its value.
 
     ``estimate["First"]`` is a `Row`; ``for row in estimate`` goes through all of them, and so does
@@ -270,7 +270,7 @@ class Frame(Shown):
         return [dict(zip(keys, row, strict=True)) for row in zip(_labels(self, places), *numbers, strict=True)]
 
     def table(self: Any, limit: int | None = None, level: float = 0.95, *, form: TableForm = "text") -> str:
-        """Return a table, most frequent first, and what its intervals are for; in a form of `Shown.table`."""
+        """Return a table, most frequent first, and what its intervals are for; in a form of `Result.table`."""
         shown, about = Frame._rows_and_words(self, limit, level)
         return in_form([estimate_table(shown, level=level), Lines(*about)], form)
 
@@ -280,7 +280,7 @@ class Frame(Shown):
         more = [f"... and {left:,} more"] if left > 0 else []
         return shown, [*more, f"intervals: {interval_words(self.interval_kind)}"]
 
-    def _screen(self: Any) -> Iterator[Block]:
+    def blocks(self: Any, **_: Any) -> Iterator[Block]:
         shown, about = Frame._rows_and_words(self, SHOWN_IN_ORDER if self.in_order else SHOWN)
         yield estimate_table(shown)
         yield Lines(*about, *(f"note: {note}" for note in self.notes))
@@ -356,7 +356,7 @@ class Frame(Shown):
         return frame
 
     def __str__(self) -> str:
-        return Shown.table(self)
+        return Result.table(self)
 
     def _headline(self: Any) -> str:
         detected = int(np.count_nonzero(self.detected()))

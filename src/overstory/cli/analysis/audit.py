@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from overstory.audit.answers import Declared, OwnClient, Program, declare
 from overstory.audit.audit import Settings, audit
-from overstory.cli.arguments import print_answer
-from overstory.cli.output import progress
+from overstory.cli.output import Answer, progress
+from overstory.cli.own_files import load_oracles, mechanism_from
 from overstory.files.rappor import read_params
 from overstory.presentation.document import Block, Column, Paragraph, Table
 from overstory.presentation.formats import parameter_words
@@ -18,7 +18,7 @@ from overstory.presentation.formats import parameter_words
 FAULTY: Final = 1
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     settings = Settings(args.reports, alpha=args.alpha, restart=args.restart, own_cohorts=args.own_cohorts)
     metrics = (args.metric or "first", "first" if args.metric == "second" else "second")
     client = Program(args.program, metrics=metrics) if args.program else OwnClient()
@@ -27,16 +27,13 @@ def run(args: argparse.Namespace) -> int:
         result = audit(declared, client, settings, advance=shown.reach)
     values = {"own_client": not args.program, **result.to_json()}
     own = [] if args.program else [Paragraph("No command is given: this audits the library's own client.")]
-    print_answer(args, values, [*own, *result.blocks()])
-    return 0 if result.verdict == "no fault found" else FAULTY
+    return Answer(values, [*own, *result.blocks()], 0 if result.verdict == "no fault found" else FAULTY)
 
 
 def _declared(args: argparse.Namespace) -> Declared:
     if args.params:
         return declare(read_params(args.params).mechanism())
     if args.oracle:
-        from overstory.cli.registry.privacy import mechanism_from  # which loads the metrics
-
         return declare(mechanism_from(args.oracle, args.param))
 
     from overstory.protocol.metrics import load_registry
@@ -45,10 +42,9 @@ def _declared(args: argparse.Namespace) -> Declared:
     return declare(metric.mechanism, metric=metric)
 
 
-def check_file(args: argparse.Namespace) -> int:
+def check_file(args: argparse.Namespace) -> Answer:
     """Hold the oracles of a user's own file against the laws that every oracle obeys."""
     from overstory.audit.laws import check_laws, small_oracles
-    from overstory.cli.own_files import load_oracles
 
     checked = [
         {"oracle": built.name, "parameters": dict(built.parameters), "law": law, "holds": holds, "numbers": numbers}
@@ -57,8 +53,8 @@ def check_file(args: argparse.Namespace) -> int:
         for law, holds, numbers in check_laws(built)
     ]
     holds = all(row["holds"] for row in checked)
-    print_answer(args, {"file": args.file, "holds": holds, "laws": checked}, _law_tables(checked))
-    return 0 if holds else FAULTY
+    values = {"file": args.file, "holds": holds, "laws": checked}
+    return Answer(values, _law_tables(checked), 0 if holds else FAULTY)
 
 
 def _law_tables(checked: list[dict[str, Any]]) -> Iterator[Block]:

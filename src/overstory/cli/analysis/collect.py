@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.output import is_table, progress, write_table
+from overstory.cli.arguments import check_pipes, form_of, seekable
+from overstory.cli.output import Answer, is_table, progress
 from overstory.files.io import writing_csv, writing_text
 from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
@@ -33,21 +33,18 @@ if TYPE_CHECKING:
     from overstory.trial.run import Trial
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     check_pipes(args)
     _check(args)
     with seekable(args.file) as name:
         trial = _trial(args, name, _budget(args))
     if args.output == "-" or is_table(args.output):
-        write_table(args, trial.tables(everything=True), trial.write_csv)
-        if args.output != "-":
-            print_answer(args, trial.to_json(), trial.blocks())
-        return 0
+        every = trial.tables(everything=True)
+        return Answer(trial.to_json(), trial.blocks(), write_csv=trial.write_csv, tables=every)
     folder = Path(args.output)
     _write_together(args, trial, folder)
     page = folder / "collect.html"
-    print_answer(args, trial.to_json() | {"page": str(page)}, chain(trial.blocks(), [Paragraph(f"Page: {page}")]))
-    return 0
+    return Answer(trial.to_json() | {"page": str(page)}, chain(trial.blocks(), [Paragraph(f"Page: {page}")]))
 
 
 ONE_COLUMN = ("separator", "numeric", "bins", "candidates", "people")
@@ -135,7 +132,7 @@ def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> Non
             file.replace(folder / file.name)
 
 
-def demo(args: argparse.Namespace) -> int:
+def demo(args: argparse.Namespace) -> Answer:
     """Do the main job on bundled real data, from devices to a page."""
     from overstory.trial.service import demonstrate
 
@@ -146,5 +143,4 @@ def demo(args: argparse.Namespace) -> int:
         summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
     page = summary.write_page(Path(args.output, "demo.html"), shlex.join(args.line))
     files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
-    print_answer(args, summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
-    return 0
+    return Answer(summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))

@@ -251,7 +251,6 @@ COMPARE: Final = Command(
     "compare",
     "overstory compare --domain-size 100 --epsilon 1 --reports 1000000\n"
     "  overstory compare survey.csv --column state --epsilon 2\n"
-    "  overstory compare --numeric 0 2 --epsilon 1 --reports 10000\n"
     "  overstory compare mine.py --domain-size 7 --epsilon 1 --reports 1000000",
     Option(
         "file",
@@ -274,13 +273,6 @@ COMPARE: Final = Command(
         fits=AT_LEAST_ONE,
     ),
     Option("--seed", "seed of the simulation (default: 0)", "S", int, 0),
-    Option(
-        "--numeric",
-        "compare randomizers of numbers in this range instead",
-        type=float,
-        nargs=2,
-        metavar=("MIN", "MAX"),
-    ),
     more="""\
 Ranks the registered oracles by their exact average error over the domain, which no population changes. With
 --epsilon-permanent: the oracles that memoize and send fresh reports; without: those that send one report. Among the
@@ -291,7 +283,6 @@ error next to the exact one, with its own standard error: the trial does not sep
 overlap.""",
     runs="analysis.compare",
     writes_tables=True,
-    rules=(Idle(("FILE", "--column", "--domain-size", "--epsilon-permanent", "--measure"), ("--numeric",)),),
 )
 
 _OF_A_METRIC: Final = ("--registry", "--metric", "--candidates", "--steps")

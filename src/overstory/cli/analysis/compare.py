@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from overstory.analysis.comparison import measured_errors, rank, recommend, rounds_to_order, trade, zipf
-from overstory.cli.arguments import form_of, print_answer, seekable
-from overstory.cli.output import progress, tell_notes
+from overstory.cli.arguments import form_of, seekable
+from overstory.cli.output import Answer, progress, tell_notes
 from overstory.cli.own_files import load_oracles
 from overstory.files.columns import blocks
 from overstory.files.recognition import recognize_all
-from overstory.planning.kinds import mean_errors
-from overstory.planning.plan import ranking_table
-from overstory.presentation.document import Column, Lines, Paragraph, Table
-from overstory.presentation.formats import plural
+from overstory.planning.plan import ranking_blocks
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count
-from overstory.protocol.kinds.registry import FAMILIES, any_mechanism
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from overstory.analysis.comparison import Choice, Measured
-    from overstory.presentation.document import Block
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     names = _files(args)
-    if args.numeric is not None:
-        return compare_randomizers(args)
-
     symbols = _symbols(args)
     ranking = rank(args.domain_size, args.epsilon, args.reports, epsilon_permanent=args.epsilon_permanent)
     _check_own(args, names, ranking)
@@ -47,8 +37,7 @@ def run(args: argparse.Namespace) -> int:
             measured = list(measured_errors(ranking, symbols, args.domain_size, args.seed, **sizes))
     best = recommend(ranking)
     shown = ranking_blocks(ranking, measured, best, trade(ranking, best))
-    print_answer(args, as_json(args, ranking, measured, best), shown)
-    return 0
+    return Answer(as_json(args, ranking, measured, best), shown)
 
 
 def _files(args: argparse.Namespace) -> list[str]:
@@ -136,61 +125,3 @@ def as_json(
         "recommended": best.name,
         "oracles": rows,
     }
-
-
-MOST_VOTES: Final = 10.0  # of a crafted report: above that, a few liars decide the result
-
-
-def ranking_blocks(
-    ranking: tuple[Choice, ...], measured: list[Measured] | None, best: Choice, instead: str | None = None
-) -> Iterator[Block]:
-    """Return the ranking as a table, and what its columns mean."""
-    parameters = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
-    yield ranking_table(ranking, measured)
-    yield Lines(
-        f"recommended: overstory.oracle({best.name!r}, {parameters})",
-        f"linkable: {best.linkable.words()}",
-        *([] if instead is None else [f"instead: {instead}"]),
-        "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included",
-        *(
-            f"measured: root mean square error of {plural(first.rounds, 'simulated collection')}, +/- its standard "
-            "error"
-            for first in (measured or ())[:1]
-        ),
-        "same: bits that are the same in every report of a device while its value does not change",
-        "alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response",
-        "a liar's votes: by how much one crafted report raises the count of a value that it aims at",
-        "core-seconds: about how many seconds one core takes to count the reports and to estimate all values",
-        *(
-            f"warning: with {choice.name} a crafted report counts for {choice.influence.up:.0f} honest ones: 1% liars "
-            f"raise any value's share by {100 * choice.influence.one_percent:.0f} percentage points"
-            for choice in ranking
-            if choice.influence.up > MOST_VOTES
-        ),
-    )
-
-
-def compare_randomizers(args: argparse.Namespace) -> int:
-    """Print what takes numbers, by the error of a mean: the one with the least worst-case error first."""
-    if args.reports is None or args.reports < 1:
-        raise ParameterError("--numeric needs --reports N, at least 1")
-    low, high = args.numeric
-    rows = sorted(_numeric_rows(low, high, args.epsilon, args.reports), key=lambda row: float(row["worst"]))
-    about = {"minimum": low, "maximum": high, "epsilon_report": args.epsilon, "reports": args.reports}
-    columns = (
-        Column("name", "randomizer", is_left=True),
-        Column("middle", "all in the middle", "{:.3e}".format),
-        Column("end", "all at an end", "{:.3e}".format),
-        Column("report_bits", "bits"),
-    )
-    meaning = "standard error of the mean, exact, where everybody holds that one value"
-    print_answer(args, about | {"randomizers": rows}, [Table("", columns, rows), Paragraph(meaning)])
-    return 0
-
-
-def _numeric_rows(low: float, high: float, epsilon: float, reports: int) -> Iterator[dict[str, Any]]:
-    for name in FAMILIES["numbers"].builders:
-        built: Any = any_mechanism(name, epsilon=epsilon, minimum=low, maximum=high)
-        middle, end = mean_errors(built, reports)
-        errors = {"middle": middle, "end": end, "worst": max(middle, end)}
-        yield {"name": name, **errors, "report_bits": built.payload_bits, "epsilon_report": built.epsilon_report}

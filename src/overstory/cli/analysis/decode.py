@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from overstory.analysis.decoding import decode
 from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import estimate_table
 from overstory.cli.arguments import check_pipes, is_address, token_of_environment
-from overstory.cli.output import draw, is_table, progress, reading_bar, show_answer, write_table
+from overstory.cli.output import Answer, answer_of, draw, is_table, progress, reading_bar
 from overstory.files.rappor import (
     metrics,
     read_candidates,
@@ -28,7 +27,6 @@ from overstory.files.rappor import (
 )
 from overstory.presentation.document import Lines, Paragraph
 from overstory.presentation.formats import epsilons_text, plural
-from overstory.presentation.render_text import print_document
 from overstory.protocol.errors import ParameterError
 from overstory.queries.readings import EstimateOptions
 
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     """From a `PartOfReports`, which may end before its group, to its counts."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     check_pipes(args, "params", "counts", "map", "inputs")
     if not args.inputs and not args.store:
         return _decode_files(args)
@@ -72,14 +70,12 @@ def run(args: argparse.Namespace) -> int:
     if args.candidates_out and metric.reading != "search":
         raise ParameterError(f"--candidates-out is of a search: the values of {metric.id} are listed")
     if args.compare:
-        show_answer(args, _compared(args, metric, options))
-        return 0
+        return answer_of(args, _compared(args, metric, options))
     reading: Any = _reading(args, metric, options)
     if args.plot:
         draw(args.plot, reading.pictures())
     more = _offer_candidates(args.candidates_out, reading.discovered) if args.candidates_out else []
-    show_answer(args, reading, more)
-    return 0
+    return answer_of(args, reading, more)
 
 
 def _read_metric(args: argparse.Namespace, options: EstimateOptions) -> Metric:
@@ -156,17 +152,26 @@ def _spans(args: argparse.Namespace, metric: Metric) -> list[PartOfReports]:
 
 def _offer_candidates(path: str, discovered: Discovered) -> list[Block]:
     """Write the candidates that a file has, and the detected values after them; return what to say of it."""
-    from overstory.queries.searches import as_line
-
     before = read_candidates(path) if Path(path).exists() and Path(path).stat().st_size else []
     # Earlier ones stay: whether a later plan detects a value again is chance.
-    after = list(dict.fromkeys([*before, *filter(None, map(as_line, discovered.found()))]))
+    after = list(dict.fromkeys([*before, *filter(None, map(_as_line, discovered.found()))]))
     if not after:
         print(f"overstory: nothing was detected: {path} is not written", file=sys.stderr)
         return []
     write_candidates(path, after)
     more = f", {len(after) - len(before):,} of them new" if before else ""
     return [Lines(f"{plural(len(after), 'candidate')} in {path}{more}")]
+
+
+def _as_line(value: Any) -> str | None:
+    """Return a value as a line of a file of candidates; None for bytes that are none."""
+    if not isinstance(value, bytes):
+        return str(value)
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return None if "\n" in text or "\r" in text else text
 
 
 @contextmanager
@@ -213,7 +218,7 @@ def _find(inputs: Sequence[str]) -> list[ExportedSet]:
     return sets
 
 
-def _decode_files(args: argparse.Namespace) -> int:
+def _decode_files(args: argparse.Namespace) -> Answer:
     """Answer by counts and a candidate map, the files of RAPPOR's public tools."""
     notes, repeats = list[str](), 1.0 if args.reports_per_device is None else args.reports_per_device
     parameters = read_params(args.params)
@@ -238,19 +243,18 @@ def _decode_files(args: argparse.Namespace) -> int:
     checks = check_collection(mechanism, counts, decoded) if repeats == 1.0 else ()
     decoded = replace(decoded, notes=(*notes, *decoded.notes, *alarm_notes(checks)))
     about = {**metrics(decoded, parameters, mechanism), "checks": [check.to_json() for check in checks]}
-    output, to_pipe = str(args.output), args.output == "-"
-    rows, results = decoded.rows(everything=args.all), output
-    if to_pipe or is_table(output):
-        write_table(args, _estimate_blocks(rows, about, None), decoded.to_csv)
-    else:
-        results = str(write_results(output, decoded, about, spreadsheet=args.spreadsheet)[0])
+    rows, results = decoded.rows(everything=args.all), str(args.output)
+    if args.output != "-" and not is_table(args.output):
+        results = str(write_results(results, decoded, about, spreadsheet=args.spreadsheet)[0])
     if args.plot:
         draw(args.plot, [decoded.plot()])
-    if args.json:
-        print(json.dumps({**about, "estimates": rows}, separators=(",", ":"), allow_nan=False))
-    elif not to_pipe:
-        print_document(_estimate_blocks(rows, about, None if args.quiet else results))
-    return 0
+    return Answer(
+        {**about, "estimates": rows},
+        _estimate_blocks(rows, about, None if args.quiet else results),
+        write_csv=decoded.to_csv,
+        tables=_estimate_blocks(rows, about, None),
+        indent=None,
+    )
 
 
 def _estimate_blocks(rows: list[dict[str, Any]], about: dict[str, Any], results: str | None) -> Iterator[Block]:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.analysis.tables.output import CSV
-from overstory.cli.arguments import check_pipes, form_of, print_answer, seekable
-from overstory.cli.output import progress, reading_bar, tell_notes, write_table
+from overstory.cli.arguments import check_pipes, form_of, seekable
+from overstory.cli.output import Answer, progress, reading_bar, tell_notes
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, discover, find, simulate
 from overstory.files.columns import blocks, line_of
 from overstory.files.rappor import read_candidates
 from overstory.files.recognition import recognize_all
-from overstory.presentation.document import Column, Table
+from overstory.presentation.document import Lines
 from overstory.presentation.formats import plural
-from overstory.presentation.result import Result
 from overstory.presentation.streams import printable
 from overstory.protocol.domains.codes import MAX_BYTES
 from overstory.protocol.errors import FormatError, NoCodeError, ParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from overstory.discovery import CodedDomain, Discovered, Plan
     from overstory.files.columns import Form
@@ -100,52 +98,31 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-@dataclass(frozen=True, eq=False)
-class FoundValues(Result):
-    """What was found, by which plan."""
-
-    name: ClassVar[str] = "search"
-
-    plan: Plan
-    found: Discovered
-
-    def as_table(self) -> Table:
-        columns = (*CSV, Column("source"))
-        return Table("", columns, self.found.rows(everything=True))
-
-    def to_json(self, *, everything: bool = True) -> dict[str, Any]:
-        """Return the values, unless `everything` the detected ones alone, and the plan."""
-        plan = self.plan
-        about = {
-            **plan.domain.canonical(),
-            "beam": plan.beam,
-            "levels": [level.num_bits for level in plan.levels],
-            "shares": list(plan.shares),
-            "known": len(plan.known),
-        }
-        return {**self.found.to_json(everything=everything), "plan": about}
-
-    def shown(self, *, everything: bool) -> Iterable[Block]:
-        return self.found.shown(everything=everything)
-
-    def sentences(self) -> Iterator[str]:
-        cost = f"each device answered one of {plural(len(self.plan.questions), 'question')}, once, and revealed in all"
-        yield from self.found.sentences(plural(self.found.num_reports, "report"), "reports", cost)
-        yield from self.found.notes
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     check_pipes(args, "file", "known")
-    answer = _discover(args)
-    if args.output:
-        write_table(args, answer.blocks(everything=True), lambda text: text.writelines(answer.csv_lines()))
-    if args.output != "-":
-        print_answer(args, answer.to_json(), answer.blocks())
-    return 0
+    plan, found = _discover(args)
+    values, every = found.to_json(everything=True) | {"plan": _plan_json(plan)}, _blocks(plan, found, everything=True)
+    return Answer(values, _blocks(plan, found), write_csv=found.to_csv, tables=every)
 
 
-def _discover(args: argparse.Namespace) -> FoundValues:
-    """Read the column, simulate its devices, search their answers."""
+def _plan_json(plan: Plan) -> dict[str, Any]:
+    return {
+        **plan.domain.canonical(),
+        "beam": plan.beam,
+        "levels": [level.num_bits for level in plan.levels],
+        "shares": list(plan.shares),
+        "known": len(plan.known),
+    }
+
+
+def _blocks(plan: Plan, found: Discovered, *, everything: bool = False) -> Iterator[Block]:
+    yield from found.tables(everything=everything)
+    cost = f"each device answered one of {plural(len(plan.questions), 'question')}, once, and revealed in all"
+    yield Lines(*found.search_sentences(plural(found.num_reports, "report"), "reports", cost), *found.notes)
+
+
+def _discover(args: argparse.Namespace) -> tuple[Plan, Discovered]:
+    """Read the column, simulate its devices, search their answers; return the plan and what was found."""
     domain, form = domain_of(args.bits, args.bytes, args.alphabet), form_of(args.csv)
     known = _known(args.known, domain) if args.known else ()
     key = args.column[:12]  # a hash key has at most 64 bytes, and every level adds to it
@@ -157,7 +134,7 @@ def _discover(args: argparse.Namespace) -> FoundValues:
         first = (lambda what, done: bar.reach(done, what)) if bar.is_shown else None
         second = (lambda what, done: bar.reach(1 + done, what)) if bar.is_shown else None
         reports = simulate(plan, values, np.random.default_rng(args.seed), progress=first)
-        return FoundValues(plan, find(plan, reports, progress=second))
+        return plan, find(plan, reports, progress=second)
 
 
 def _known(path: str, domain: CodedDomain) -> list[Any]:

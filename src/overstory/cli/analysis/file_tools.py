@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from overstory.analysis.decoding.candidates import colliding
-from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.cli.arguments import check_pipes, print_outcome, shown
-from overstory.cli.output import progress, reading_bar
+from overstory.analysis.reports import ReportBatch
+from overstory.cli.arguments import check_pipes, shown
+from overstory.cli.output import Outcome, progress, reading_bar
 from overstory.files.io import is_parquet
 from overstory.files.labels import Label
 from overstory.files.parquet import write_blocks
@@ -97,7 +97,7 @@ class Fleet:
         return reporting.permanence.responder(permanent, reporting.encoding.num_bits, secret, about)
 
 
-def encode(args: argparse.Namespace) -> int:
+def encode(args: argparse.Namespace) -> Outcome:
     check_pipes(args, "params", "values")
     parameters = read_params(args.params)
     mechanism = parameters.mechanism(args.hash_family)
@@ -106,8 +106,7 @@ def encode(args: argparse.Namespace) -> int:
         _write(args.output, fleet, read_values(args.values, parameters.m, advance=advance))
     spent = privacy(mechanism)
     outcome = {"reports": fleet.sent, "output": args.output, **spent}
-    print_outcome(args, outcome, f"{fleet.sent:,} reports in {shown(args.output)}; {epsilons_text(spent)}")
-    return 0
+    return Outcome(outcome, f"{fleet.sent:,} reports in {shown(args.output)}; {epsilons_text(spent)}")
 
 
 def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
@@ -117,7 +116,7 @@ def _write(path: str, fleet: Fleet, holdings: Iterator[Holding]) -> None:
         write_blocks(path, fleet.batches(holdings), Label.of(fleet.mechanism))
 
 
-def map_candidates(args: argparse.Namespace) -> int:
+def map_candidates(args: argparse.Namespace) -> Outcome:
     check_pipes(args, "params", "candidates")
     parameters = read_params(args.params)
     mechanism = parameters.mechanism(args.hash_family)
@@ -130,11 +129,10 @@ def map_candidates(args: argparse.Namespace) -> int:
     line = f"{len(candidates):,} candidates in {parameters.m} cohorts mapped into {shown(args.output)}"
     if groups:
         line += f"; {len(groups)} groups set the same bits in every cohort: only their sums can be estimated"
-    print_outcome(args, outcome, line)
-    return 0
+    return Outcome(outcome, line)
 
 
-def count(args: argparse.Namespace) -> int:
+def count(args: argparse.Namespace) -> Outcome:
     check_pipes(args, "params", "reports")
     if args.output.endswith(".parquet"):
         raise ParameterError(f"-o {args.output}: counts are CSV: give another name")
@@ -146,13 +144,8 @@ def count(args: argparse.Namespace) -> int:
         counts = sum_reports(batches, parameters.m, parameters.k)
     write_counts(args.output, counts)
     what = f"{counts.num_reports:,} reports in {parameters.m} cohorts"
-    return _print_sum(args, counts, {"reports": counts.num_reports}, what)
-
-
-def _print_sum(args: argparse.Namespace, counts: SupportCounts, about: dict[str, Any], what: str) -> int:
-    outcome = about | {"cohorts": counts.totals.tolist(), "output": args.output}
-    print_outcome(args, outcome, f"{what} summed into {shown(args.output)}")
-    return 0
+    outcome = {"reports": counts.num_reports, "cohorts": counts.totals.tolist(), "output": args.output}
+    return Outcome(outcome, f"{what} summed into {shown(args.output)}")
 
 
 LARGE: Final = 1 << 27  # bytes of files that are counted in units also where nobody asks for it
@@ -176,7 +169,7 @@ def _wants_engine(args: argparse.Namespace) -> bool:
     return is_large and all(map(is_parquet, args.reports))
 
 
-def _sum_by_engine(args: argparse.Namespace) -> int:
+def _sum_by_engine(args: argparse.Namespace) -> Outcome:
     from overstory.engines.places import find_copies, find_places
     from overstory.engines.units import Job, read_contents, unit_bytes, units_of
 
@@ -204,8 +197,7 @@ def _sum_by_engine(args: argparse.Namespace) -> int:
         "repeated_units": run.repeats,
     }
     counted = f"{run.num_reports:,} reports of {mechanism.name} in {run.counts.num_cohorts:,} cohorts"
-    print_outcome(args, outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(engine.name, run)))
-    return 0
+    return Outcome(outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(engine.name, run)))
 
 
 def _stated_mechanism(args: argparse.Namespace, file: Contents) -> Kind:

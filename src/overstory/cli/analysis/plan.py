@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import json
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from overstory.cli.arguments import print_answer
-from overstory.cli.output import is_table
-from overstory.presentation.document import Lines, Paragraph
+from overstory.cli.output import Answer, is_table
+from overstory.presentation.document import Lines, Paragraph, Preformatted
 from overstory.presentation.formats import plural
 
 if TYPE_CHECKING:
     from overstory.planning import RapporPlan
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     if args.registry is not None:
         return _plan_registry(args)
     if args.yearly is not None:
@@ -35,34 +33,31 @@ def run(args: argparse.Namespace) -> int:
     args.writes_tables = is_table(args.output) and not args.output.endswith(".csv")
     if args.output and not args.writes_tables:
         _write(args.output, plan)
-    print_answer(args, plan.to_json(), [plan.as_table(), Paragraph(plan.plain_words())])
-    return 0
+    return Answer(plan.to_json(), [plan.as_table(), Paragraph(plan.plain_words())])
 
 
-def _choose(args: argparse.Namespace) -> int:
+def _choose(args: argparse.Namespace) -> Answer:
     """Recommend an oracle for a domain."""
     from overstory.analysis.comparison import recommend
-    from overstory.cli.analysis.compare import ranking_blocks
     from overstory.planning.kinds import plan_for_domain
+    from overstory.planning.plan import ranking_blocks
 
     needs = {"epsilon_permanent": args.epsilon_permanent, "share": args.share}
     plan = plan_for_domain(args.domain_size, args.epsilon, args.reports, alpha=args.alpha, **needs)
     best = recommend(plan.ranking)
     recommended = ranking_blocks((best,), None, best, plan.instead)
-    print_answer(args, plan.to_json(), chain(recommended, [Lines(*plan.detection())]))
-    return 0
+    return Answer(plan.to_json(), chain(recommended, [Lines(*plan.detection())]))
 
 
-def _choose_for_a_year(args: argparse.Namespace) -> int:
+def _choose_for_a_year(args: argparse.Namespace) -> Answer:
     """Compare the ways to keep within a bound on any year."""
     from overstory.planning.yearly import SHARE, YearPlan
 
     plan = YearPlan(args.reports, args.domain_size, args.yearly, args.metrics, args.period, args.share or SHARE)
-    print_answer(args, plan.to_json(), plan.blocks())
-    return 0
+    return Answer(plan.to_json(), plan.blocks())
 
 
-def _plan_registry(args: argparse.Namespace) -> int:
+def _plan_registry(args: argparse.Namespace) -> Answer:
     """Write oracle and parameters into a registry, from each metric's needs."""
     from overstory.files.io import replacing
     from overstory.planning.kinds import plan_registry
@@ -74,14 +69,10 @@ def _plan_registry(args: argparse.Namespace) -> int:
     if planned or args.output:
         with replacing(target) as name:
             Path(name).write_bytes(text.encode())
-    if args.json:
-        listed = [one.metric_json() for one in planned]
-        print(json.dumps({"file": target, "planned": listed}, indent=2, allow_nan=False))
-        return 0
-    for one in planned:
-        print(one.metric_words())
-    print(f"{plural(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters")
-    return 0
+    args.writes_tables = False
+    done = f"{plural(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters"
+    listed = {"file": target, "planned": [one.metric_json() for one in planned]}
+    return Answer(listed, [Preformatted("\n".join([*(one.metric_words() for one in planned), done]))])
 
 
 def _plan_from_needs(args: argparse.Namespace) -> RapporPlan:

@@ -14,14 +14,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from overstory.cli.arguments import print_answer
+from overstory.cli.output import Answer
 from overstory.cli.registry.commands import KINDS, QUESTIONS
 from overstory.files.io import replacing
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
 from overstory.presentation.formats import factor, percent, plural
 from overstory.presentation.formats import share as percentage
 from overstory.presentation.render_markup import as_markdown
-from overstory.presentation.render_text import print_document
 from overstory.presentation.streams import printable
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.cost import HIGH, budget_words, headline, total_costs
@@ -40,37 +39,32 @@ if TYPE_CHECKING:
 WEAKENED: Final = 1
 
 
-def show(args: argparse.Namespace) -> int:
+def show(args: argparse.Namespace) -> Answer | int:
     registry = load_registry(args.file)
     names = list(registry) if args.metric is None else [args.metric]
     pages = [metric_page(registry[name], route=registry.oblivious, budget=registry.budget) for name in names]
     totals = total_costs([page.cost for page in pages], registry) if len(pages) > 1 else ()
     words = () if registry.budget is None else tuple(budget_words(registry.budget, registry.values()))
-    if args.json:
-        budget = None if registry.budget is None else registry.budget.to_json()
-        about: dict[str, Any] = {"registry": registry.version, "digest": registry.digest.hex(), "budget": budget}
-        about |= {} if registry.oblivious is None else {"oblivious": registry.oblivious.to_json()}
-        about |= {"headline": headline(registry).to_json()} if len(pages) > 1 else {}
-        about |= {"budget_words": list(words), "totals": [total.to_json() for total in totals]}
-        print(json.dumps(about | {"metrics": [page.to_json() for page in pages]}, indent=2, allow_nan=False))
-    else:
-        blocks = [block for page in pages for block in page.blocks()] + [*together_blocks(totals, words)]
-        if len(pages) > 1:
-            blocks = [Paragraph(headline(registry).sentence), *blocks]
-        if args.markdown:
-            introduction = (
-                f"Registry {registry.version}. An epsilon is a privacy loss (smaller is more private), exact and "
-                "rounded up. The odds say what it means: how far a report can move them between two values of one "
-                "device."
-            )
-            heading = Heading(1, "What is collected, and how privately")
-            print(as_markdown([heading, Paragraph(introduction), *blocks]), end="")
-        else:
-            print_document(blocks)
-    return 0
+    budget = None if registry.budget is None else registry.budget.to_json()
+    about: dict[str, Any] = {"registry": registry.version, "digest": registry.digest.hex(), "budget": budget}
+    about |= {} if registry.oblivious is None else {"oblivious": registry.oblivious.to_json()}
+    blocks = [block for page in pages for block in page.blocks()] + [*together_blocks(totals, words)]
+    if len(pages) > 1:
+        year = headline(registry)
+        about["headline"], blocks = year.to_json(), [Paragraph(year.sentence), *blocks]
+    if args.markdown and not args.json:
+        introduction = (
+            f"Registry {registry.version}. An epsilon is a privacy loss (smaller is more private), exact and rounded "
+            "up. The odds say what it means: how far a report can move them between two values of one device."
+        )
+        heading = Heading(1, "What is collected, and how privately")
+        print(as_markdown([heading, Paragraph(introduction), *blocks]), end="")
+        return 0
+    about |= {"budget_words": list(words), "totals": [total.to_json() for total in totals]}
+    return Answer(about | {"metrics": [page.to_json() for page in pages]}, blocks)
 
 
-def diff(args: argparse.Namespace) -> int:
+def diff(args: argparse.Namespace) -> Answer:
     earlier, new = [load_registry(file) for file in args.old], load_registry(args.new)
     changes = compare_registries(*earlier, new)
     weaker = list(dict.fromkeys(change.metric for change in changes if change.kind == Harm.WEAKENS))
@@ -96,19 +90,18 @@ def diff(args: argparse.Namespace) -> int:
     for metric, these in groupby(changes, key=attrgetter("metric")):
         details = tuple((str(change.kind), f"{change.what}: {change.detail}") for change in these)
         blocks += [Heading(3, metric or "the registry"), KeyValues(details, "lines")]
-    print_answer(args, outcome, [*blocks, Lines(*lines)])
-    return WEAKENED if weaker else 0
+    return Answer(outcome, [*blocks, Lines(*lines)], WEAKENED if weaker else 0)
 
 
 BAD_INPUT: Final = 2
 WARNED: Final = 1
 
 
-def check(args: argparse.Namespace) -> int:
-    return lint(args.file, strict=args.strict, as_json=args.json, server=args.server)
+def check(args: argparse.Namespace) -> Answer:
+    return lint(args.file, strict=args.strict, server=args.server)
 
 
-def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str | None = None) -> int:
+def lint(file: str, *, strict: bool = False, server: str | None = None) -> Answer:
     text = registry_text(file)
     try:
         registry = parse_registry(text, registry_folder(file), source=file)
@@ -118,24 +111,21 @@ def lint(file: str, *, strict: bool = False, as_json: bool = False, server: str 
         faults, count = (), len(registry)
         warnings = registry_warnings(registry, text, dt.datetime.now(dt.UTC).date(), server=server)
         notes = list(registry_notes(registry))
-    if as_json:
-        listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
-        print(json.dumps({"file": file, "metrics": count} | listed | {"notes": notes}, indent=2))
-    else:
-        lines = [
-            f"{file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}"
-            for kind, listed_faults in (("", faults), ("warning: ", warnings))
-            for fault in listed_faults
-        ]
-        lines += [f"{file}: note: {note}" for note in notes]
-        fine = f"{file}: {plural(count, 'metric')}, no fault"
-        fine += f", {plural(len(warnings), 'warning')}" if warnings else ""
-        lines.append(f"{file}: {plural(len(faults), 'fault')}" if faults else fine)
-        print_document([Lines(*lines)])
-    return BAD_INPUT if faults else WARNED if warnings and strict else 0
+    listed = {"faults": [vars(fault) for fault in faults], "warnings": [vars(fault) for fault in warnings]}
+    lines = [
+        f"{file}:{fault.line}: {kind}{fault.field}{': ' if fault.field else ''}{fault.message}"
+        for kind, listed_faults in (("", faults), ("warning: ", warnings))
+        for fault in listed_faults
+    ]
+    lines += [f"{file}: note: {note}" for note in notes]
+    fine = f"{file}: {plural(count, 'metric')}, no fault"
+    fine += f", {plural(len(warnings), 'warning')}" if warnings else ""
+    lines.append(f"{file}: {plural(len(faults), 'fault')}" if faults else fine)
+    status = BAD_INPUT if faults else WARNED if warnings and strict else 0
+    return Answer({"file": file, "metrics": count} | listed | {"notes": notes}, [Lines(*lines)], status)
 
 
-Answer = TypeVar("Answer")
+Given = TypeVar("Given")
 
 
 _QUESTIONS: Final = {question.key: question for question in QUESTIONS}
@@ -152,7 +142,7 @@ class Asking:
         if self._terminal:
             print("\n".join(("", *lines)), file=sys.stderr)
 
-    def ask(self, name: str, read: Callable[[str], Answer], default: str | None = None) -> Answer:
+    def ask(self, name: str, read: Callable[[str], Given], default: str | None = None) -> Given:
         """Return the answer to one question, read; on a terminal, ask again until it is right."""
         question, given = _QUESTIONS[name], getattr(self._args, name)
         default = question.default if default is None else default
@@ -170,7 +160,7 @@ class Asking:
         return _read(str(default if given is None else given), read, question.name)
 
 
-def _read(text: str, read: Callable[[str], Answer], flag: str) -> Answer:
+def _read(text: str, read: Callable[[str], Given], flag: str) -> Given:
     try:
         return read(text)
     except (ValueError, ParameterError) as error:
@@ -190,10 +180,10 @@ def names(text: str) -> list[str]:
     return listed
 
 
-def reader(read: Callable[[str], Answer], fits: Callable[[Answer], bool], refusal: str) -> Callable[[str], Answer]:
+def reader(read: Callable[[str], Given], fits: Callable[[Given], bool], refusal: str) -> Callable[[str], Given]:
     """Read what another reader reads, where it fits; `refusal` has a place for the text."""
 
-    def read_fitting(text: str) -> Answer:
+    def read_fitting(text: str) -> Given:
         if not fits(answer := read(text)):
             raise ParameterError(refusal.format(text))
         return answer
@@ -240,7 +230,7 @@ def init(args: argparse.Namespace) -> int:
     with replacing(str(path)) as partial:
         Path(partial).write_bytes(text.encode())
     print(f"{args.file} is written; `overstory metrics lint {args.file}` prints:")
-    status = lint(args.file)
+    status = lint(args.file).give(args)
     candidates = " --candidates words.txt" if 'kind = "strings"' in text else ""
     print("\n".join(_next_steps(args.file, name, value, candidates)))
     return status

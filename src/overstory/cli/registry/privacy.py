@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import inspect
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from overstory.cli.arguments import print_answer
-from overstory.cli.own_files import oracle_named
+from overstory.cli.output import Answer
+from overstory.cli.own_files import makers, mechanism_from, oracle_named
 from overstory.presentation.document import Block, Lines, Paragraph
 from overstory.presentation.formats import parameter_words
 from overstory.presentation.streams import printable
@@ -20,16 +19,10 @@ from overstory.privacy.statements import claims_blocks
 from overstory.privacy.terms import check_reports
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
-from overstory.protocol.kinds.registry import BUILDERS, Builders, build_from, names_for
 from overstory.protocol.metrics import Metric, load_registry
 
 if TYPE_CHECKING:
     from overstory.privacy import CentralPrivacy
-
-
-def _makers() -> Builders[Kind]:
-    names = names_for(("symbols", "strings", "ordered", "numbers", "sets"))
-    return Builders({name: BUILDERS.places[name] for name in names})
 
 
 def headline(metric: Metric) -> str:
@@ -43,7 +36,7 @@ SHOWN: Final = (1, 2, 3, 5, 10)
 MOST_REPORTS: Final = 1000
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     extra = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
     delta = DELTA if args.delta is None else args.delta
     args.oracle = oracle_named(args.oracle)
@@ -64,8 +57,7 @@ def run(args: argparse.Namespace) -> int:
     shuffled = None if args.shuffled is None else _shuffled(mechanism, args, metric)
     named = {} if metric is None or year is None else {"metric": metric.id, "headline": year.to_json()}
     others = {} if shuffled is None else {"central": shuffled.to_json()}
-    print_answer(args, named | stated.to_json() | others, _blocks(metric, year, stated, shuffled))
-    return 0
+    return Answer(named | stated.to_json() | others, _blocks(metric, year, stated, shuffled))
 
 
 def _shuffled(mechanism: Kind, args: argparse.Namespace, metric: Metric | None) -> CentralPrivacy:
@@ -87,33 +79,8 @@ def _mechanism(args: argparse.Namespace) -> Kind:
             )
         return read_params(args.params).mechanism()
     if args.oracle is None:
-        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(sorted(_makers()))}")
+        raise ParameterError(f"give --params FILE, or an oracle: {', '.join(sorted(makers()))}")
     return mechanism_from(args.oracle, args.param)
-
-
-def mechanism_from(name: str, texts: list[str]) -> Kind:
-    """Build a mechanism from texts, each read by the annotation of its parameter."""
-    name = oracle_named(name)
-    makers = _makers()
-    accepted = inspect.signature(makers[name]).parameters if name in makers else {}
-    parameters: dict[str, Any] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or key in parameters:
-            raise ParameterError(f"--param {text}: give NAME=VALUE, once for each name")
-        parameters[key] = _read(key, value, accepted[key].annotation) if key in accepted else value
-    return build_from(makers, name, parameters)
-
-
-def _read(name: str, text: str, annotation: Any) -> Any:
-    kind = str(getattr(annotation, "__name__", annotation))  # a text, where annotations are not evaluated
-    try:
-        if kind.startswith("bool"):
-            return {"true": True, "false": False}[text.lower()]
-        return int(text) if kind.startswith("int") else float(text) if kind.startswith("float") else text
-    except (KeyError, ValueError):
-        wanted = {"bool": "true or false", "int": "a whole number"}.get(kind.partition(" ")[0], "a number")
-        raise ParameterError(f"--param {name}={text}: give {wanted}") from None
 
 
 def _blocks(

@@ -10,7 +10,8 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from overstory.cli.arguments import PREFIX, print_answer
+from overstory.cli.arguments import PREFIX
+from overstory.cli.output import Answer
 from overstory.cli.service.commands import SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.collector.checkup import (
@@ -31,15 +32,15 @@ from overstory.protocol.errors import OverstoryError
 from overstory.protocol.metrics import load_registry
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     findings = list(_findings(args))
     errors = sum(finding.level == "error" for finding in findings)
     warnings = sum(finding.level == "warning" for finding in findings)
     outcome = {"checks": [asdict(finding) for finding in findings], "errors": errors, "warnings": warnings}
     advice = (f". To do: {finding.do}" if finding.do else "" for finding in findings)
     lines = (f"{one.level:8} {one.check}: {one.detail}{do}" for one, do in zip(findings, advice, strict=True))
-    print_answer(args, outcome, [Lines(*lines, f"{plural(errors, 'error')}, {plural(warnings, 'warning')}")])
-    return 1 if errors else 0
+    summed = f"{plural(errors, 'error')}, {plural(warnings, 'warning')}"
+    return Answer(outcome, [Lines(*lines, summed)], 1 if errors else 0)
 
 
 def _findings(args: argparse.Namespace) -> Iterator[Finding]:

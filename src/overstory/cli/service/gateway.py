@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from overstory.cli.arguments import print_outcome, token_of_environment
+from overstory.cli.arguments import token_of_environment
+from overstory.cli.output import Outcome as Done
 from overstory.client.client import WEEK, seconds
 from overstory.client.outcomes import MADE, Outcome
 from overstory.client.upload.delivery import Collector
@@ -29,7 +30,7 @@ FORMATS: Final[Mapping[str, Format]] = {".csv": "csv", ".jsonl": "jsonl", ".ndjs
 SAID = frozenset({Outcome.RECORDED, Outcome.UNASKED})  # what has words of its own in the line about reports
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Done:
     wait = seconds("--wait", args.wait, 0.0, WEEK)
     streamed = args.readings == "-"
     settings = Settings(
@@ -61,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
         outcome = {"lines": lines.to_json(), **gateway.summary()}
     for bad in lines.shown[:5]:
         print(f"overstory: {bad.error(lines.source)}", file=sys.stderr)
-    print_outcome(args, outcome, *outcome_lines(outcome))
-    return 0
+    return Done(outcome, *outcome_lines(outcome))
 
 
 def _collector(server: str | None) -> Collector | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from overstory.cli.arguments import print_answer
+from overstory.cli.output import Answer
 from overstory.collector.oblivious.keys import add_key, public_line, read_private_keys, remove_key
 from overstory.presentation.document import Column, Lines, Table
 from overstory.protocol.oblivious.messages import fingerprint
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     if args.new:
         keys = add_key(args.file)
     else:
@@ -31,5 +31,4 @@ def run(args: argparse.Namespace) -> int:
         Column("current", "use", lambda current: "current" if current else "earlier", is_left=True),
     )
     line = public_line(keys)
-    print_answer(args, {"keys": line, "listed": listed}, [Table("", columns, listed), Lines(f'keys = "{line}"')])
-    return 0
+    return Answer({"keys": line, "listed": listed}, [Table("", columns, listed), Lines(f'keys = "{line}"')])

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Final
 
-from overstory.cli.arguments import form_of, is_address, print_answer, token_of_environment
-from overstory.cli.output import progress
+from overstory.cli.arguments import form_of, is_address, token_of_environment
+from overstory.cli.output import Answer, progress
 from overstory.client.upload.http import Request, Response, Transport, http_transport
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Column, Preformatted, Table
@@ -32,7 +32,7 @@ UPLOADS: Final = 10_000  # uploads that a store takes in one commit
 NUMBERS: Final = ("devices", "reports", "accepted", "refused")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> Answer:
     if not 1 <= args.devices <= MOST_DEVICES:
         raise ParameterError(f"--devices {args.devices}: give a whole number from 1 to {MOST_DEVICES:,}")
     if args.years is not None and is_address(args.store):
@@ -53,8 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.years:
         headline = yearly(metrics, registry.budget).to_json()
         values["year"] = {"most_reports": fleet.most_in_a_year, "headline": headline}
-    print_answer(args, values, _blocks(args, fleet, registry, metrics, taken))
-    return 0
+    return Answer(values, _blocks(args, fleet, registry, metrics, taken))
 
 
 def _populations(args: argparse.Namespace, metrics: Sequence[Metric]) -> dict[str, ValueDistribution]:

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.arguments import print_answer, print_outcome
-from overstory.cli.output import progress
+from overstory.cli.output import Answer, Outcome, progress
 from overstory.collector.auth import Token, sha256
 from overstory.collector.store import open_store
 from overstory.collector.store.copies.backup import restore
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from overstory.protocol.metrics import MetricRegistry
 
 
-def create(args: argparse.Namespace) -> int:
+def create(args: argparse.Namespace) -> Answer:
     database = connect(args.url, create=True)
     try:
         made = database.write(lambda connection: create_tables(database, connection))
@@ -35,11 +34,10 @@ def create(args: argparse.Namespace) -> int:
     with open_store(args.url) as store:  # which refuses a store of another schema
         what = "created" if made else "exists already"
         outcome = {"url": store.url, "schema": SCHEMA, "made": made}
-        print_outcome(args, outcome, f"{store.url}: {what}, schema {SCHEMA}")
-    return 0
+    return Outcome(outcome, f"{store.url}: {what}, schema {SCHEMA}")
 
 
-def summarize(args: argparse.Namespace) -> int:
+def summarize(args: argparse.Namespace) -> Answer:
     with open_store(args.url) as store:
         summary = store.summary()
     about = [f"{summary.url}: schema {summary.schema}, {summary.size:,} bytes, {summary.batch_ids:,} batch ids"]
@@ -62,56 +60,49 @@ def summarize(args: argparse.Namespace) -> int:
         Column("waiting", "in the inbox", thousands),
     )
     tables = [Table("", columns, outcome["metrics"])] if summary.metrics else []
-    print_answer(args, outcome, [Lines(*about), *tables])
-    return 0
+    return Answer(outcome, [Lines(*about), *tables])
 
 
-def compact(args: argparse.Namespace) -> int:
+def compact(args: argparse.Namespace) -> Answer:
     with open_store(args.url) as store:
         done, kept = store.compact(time.time()), store.retain(time.time())
     lines = [f"{done.reports:,} reports counted and shuffled, {done.forgotten:,} expired batch ids deleted"]
     lines += [f"{kept.reports:,} reports past retention deleted, and counts of fewer than 10 together"]
     lines += [f"waiting: {reason}" for reason in done.waiting]
     lines += [f"still in the database's files: {reason}" for reason in dict.fromkeys((*done.remains, *kept.remains))]
-    print_outcome(args, {**asdict(done), "retained": asdict(kept)}, Lines(*lines))
-    return 0
+    return Outcome({**asdict(done), "retained": asdict(kept)}, Lines(*lines))
 
 
-def back_up(args: argparse.Namespace) -> int:
+def back_up(args: argparse.Namespace) -> Answer:
     with open_store(args.url) as store:
         reports = store.backup(args.file)
-    print_outcome(args, {"file": args.file, "reports": reports}, f"{args.file}: {reports:,} reports, verified")
-    return 0
+    return Outcome({"file": args.file, "reports": reports}, f"{args.file}: {reports:,} reports, verified")
 
 
-def fill(args: argparse.Namespace) -> int:
+def fill(args: argparse.Namespace) -> Answer:
     reports = restore(args.file, args.url)
     with open_store(args.url) as store:
-        print_outcome(
-            args, {"url": store.url, "reports": reports}, f"{store.url}: {reports:,} reports restored, verified"
-        )
-    return 0
+        url = store.url
+    return Outcome({"url": url, "reports": reports}, f"{url}: {reports:,} reports restored, verified")
 
 
-def tokens(args: argparse.Namespace) -> int:
+def tokens(args: argparse.Namespace) -> Answer:
     if args.add is not None:
         return _add_token(args)
     with open_store(args.url) as store:
         if args.revoke is None:
-            return _list_tokens(args, store.tokens())
+            return _list_tokens(store.tokens())
         store.revoke_token(args.revoke)
-    print_outcome(args, {"revoked": args.revoke}, f"token {args.revoke} is revoked")
-    return 0
+    return Outcome({"revoked": args.revoke}, f"token {args.revoke} is revoked")
 
 
-def _add_token(args: argparse.Namespace) -> int:
+def _add_token(args: argparse.Namespace) -> Answer:
     expires = None if args.expires is None else _midnight(args.expires)
     with open_store(args.url) as store:
         token = store.add_token(args.add, args.application, expires)
         made = store.find_token(sha256(token))
     assert made is not None
-    print_answer(args, {"id": made.id, "token": token}, [Lines(token)])
-    return 0
+    return Answer({"id": made.id, "token": token}, [Lines(token)])
 
 
 def _midnight(date: str) -> int:
@@ -126,14 +117,13 @@ def _midnight(date: str) -> int:
     return int(dt.datetime.combine(day, dt.time(), dt.UTC).timestamp())
 
 
-def _list_tokens(args: argparse.Namespace, stored: Iterable[Token]) -> int:
+def _list_tokens(stored: Iterable[Token]) -> Answer:
     tokens = [_token_json(token) for token in stored]
     columns = (
         *(Column(name, is_left=True) for name in ("id", "role", "application", "created")),
         Column("state", "expiry", _life, ("state", "expires", "revoked"), is_left=True),
     )
-    print_answer(args, {"tokens": tokens}, [Table("", columns, tokens) if tokens else Lines("there are no tokens")])
-    return 0
+    return Answer({"tokens": tokens}, [Table("", columns, tokens) if tokens else Lines("there are no tokens")])
 
 
 def _token_json(token: Token) -> dict[str, str | None]:
@@ -158,7 +148,7 @@ def _life(state: str, expires: str | None, revoked: str | None) -> str:
     return f"{'expired' if state == 'expired' else 'expires'} {expires}" if expires else "no expiry"
 
 
-def export(args: argparse.Namespace) -> int:
+def export(args: argparse.Namespace) -> Answer:
     from overstory.engines.folders import Folder  # which loads more than a store
     from overstory.protocol.metrics import load_registry
 
@@ -169,15 +159,13 @@ def export(args: argparse.Namespace) -> int:
             sets, wrong = store.verify_export(registry, folder, now=time.time())
             compared = f"{plural(sets, 'manifest')} compared with the store, {plural(len(wrong), 'error')}"
             outcome = {"destination": folder.identity, "manifests": sets, "wrong": wrong}
-            print_answer(args, outcome, [Lines(f"{folder.identity}: {compared}", *wrong)])
-            return 1 if wrong else 0
+            return Answer(outcome, [Lines(f"{folder.identity}: {compared}", *wrong)], 1 if wrong else 0)
         with progress("exporting", None, quiet=args.quiet, in_bytes=True) as bar:
             done = store.export_closed(registry, folder, metric, now=time.time(), advance=bar.advance)
-    _print_exported(args, folder.identity, registry, done)
-    return 0
+    return _exported(args, folder.identity, registry, done)
 
 
-def _print_exported(args: argparse.Namespace, destination: str, registry: MetricRegistry, done: Exported) -> None:
+def _exported(args: argparse.Namespace, destination: str, registry: MetricRegistry, done: Exported) -> Outcome:
     reports, size = (sum(getattr(one, name) for one in done.manifests) for name in ("num_reports", "num_bytes"))
     named = registry.values() if args.metric is None else [registry[args.metric]]
     brief = [metric.id for metric in named if metric.retention_days <= metric.grace_days]
@@ -213,7 +201,7 @@ def _print_exported(args: argparse.Namespace, destination: str, registry: Metric
         "retained_too_briefly": brief,
         "outside_retention": [vars(one) for one in done.outside],
     }
-    print_outcome(args, outcome, Lines(*lines))
+    return Outcome(outcome, Lines(*lines))
 
 
 def _manifest_json(one: Manifest) -> dict[str, Any]:

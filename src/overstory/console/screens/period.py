@@ -313,7 +313,7 @@ def _show_difference(page: Page, a: PeriodCounts, b: PeriodCounts, ranges: Seque
         page.pictures = [difference.plot(name=f"{metric.id}-compare", of=of)]
     else:
         compared = compare(a, b, options)
-    page.tables = list(map(for_a_page, compared.table(MOST_COMPARED)))
+    page.tables = list(map(for_a_page, compared.tables(everything=False, limit=MOST_COMPARED)))
     ends = ((f"Last period of {name}", page.when(counted.periods[-1])) for name, counted in both.items())
     page.rests_on = [KeyValues((("Differences", "range a less range b"), *ends))]
     page.table = compared.as_table()
