@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -215,3 +216,10 @@ def test_the_module_runs_like_the_command(tmp_path):
 def test_a_file_name_cannot_steer_the_terminal(tmp_path):
     done = within("sum", "--params", "\x1b[31mred", "r.csv", "-o", "c.csv", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "overstory: error: \\x1b[31mred: no such file or directory\n")
+
+
+def test_a_collector_that_is_reloaded_while_it_starts_goes_on(monkeypatch):
+    handled = {}
+    monkeypatch.setattr(signal, "signal", handled.__setitem__)
+    main_module._set_signals("serve")
+    assert handled == {signal.SIGHUP: signal.SIG_IGN}

@@ -152,8 +152,9 @@ def _for_a_search(metric: str, domain: AnyDomain, needs: Needs, reports: int) ->
 def _for_numbers(metric: str, domain: Any, needs: Needs, reports: int) -> Plan:  # noqa: ARG001 - of any
     """What gives the mean with the least error in the worst case, or all of the distribution."""
     written = {"epsilon": needs["epsilon_report"], "resolution": needs.get("resolution", RESOLUTION)}
-    reading, built = needs.get("estimate", "mean"), _built("numbers", written | domain.completes(""))
-    best = next(each for each in built if each.reading == reading)
+    built = {each.reading: each for each in _built("numbers", written | domain.completes(""))}
+    if (best := built.get(needs.get("estimate", "mean"))) is None:
+        raise ParameterError(f"estimate = {needs['estimate']!r}: give {' or '.join(ESTIMATES)}")
     return Plan(mechanism=best, written=written, num_reports=reports, num_candidates=1, error=mean_error(best, reports))
 
 

@@ -413,17 +413,14 @@ def ranking_blocks(
 ) -> Iterator[Block]:
     """Return the ranking as a table, and what its columns mean."""
     parameters = ", ".join(f"{key}={value!r}" for key, value in best.parameters.items())
+    trials = "" if not measured else plural(measured[0].rounds, "simulated collection")
     yield ranking_table(ranking, measured)
     yield Lines(
         f"recommended: overstory.oracle({best.name!r}, {parameters})",
         f"linkable: {best.linkable.words()}",
         *([] if instead is None else [f"instead: {instead}"]),
         "std. error: of a value's frequency, on average over the domain; bits: of a report, its public part included",
-        *(
-            f"measured: root mean square error of {plural(first.rounds, 'simulated collection')}, +/- its standard "
-            "error"
-            for first in (measured or ())[:1]
-        ),
+        *([f"measured: root mean square error of {trials}, +/- its standard error"] if trials else []),
         "same: bits that are the same in every report of a device while its value does not change",
         "alike: bits that two reports of an unchanged value share, equal or drawn from one permanent response",
         "a liar's votes: by how much one crafted report raises the count of a value that it aims at",

@@ -38,7 +38,7 @@ HOW: Final = {"total": "over all of them", "per-period": "each period alone", "c
 MOST_NOTES: Final = 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EstimateOptions:
     """Options of an estimate; those of `FrequencyOracle.estimate` and `Estimate` have its names."""
 
@@ -53,7 +53,12 @@ class EstimateOptions:
     interval_kind: IntervalKind | None = None  # None: see `kind_of_intervals`
     ranges: tuple[str, ...] = ()  # whose shares are asked for, such as 18:25, both included; of metrics of ranges alone
     # Called by long work, a search, with what is being done and how much is done, from 0 to 1.
-    progress: Callable[[str, float], object] | None = field(default=None, compare=False, repr=False)
+    progress: Callable[[str, float], object] | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        """Show what is not the default."""
+        chosen = (f"{name}={value!r}" for name, value in vars(self).items() if value != getattr(type(self), name))
+        return f"EstimateOptions({', '.join(chosen)})"
 
     def kind_of_intervals(self, metric: Metric | None, reading: Aggregation) -> IntervalKind:
         """Return the chosen kind, or the default for this metric, if it is known, and this aggregation."""

@@ -76,6 +76,7 @@ def test_every_step_climbs_and_rows_are_fitted_as_alone(rows, data):
     slope = ((counts / (shares @ table.T)) @ table).max(axis=1)
     looser, converged = expectation_maximization(counts, table, 1e-3, even)
     assert converged
+    assert not expectation_maximization(counts, table, -1.0, even, 0)[1]
     assert np.all((counts * np.log(looser @ table.T)).sum(axis=1) <= before + slope - counts.sum(axis=1) + 1e-7)
     for row, each in zip(counts, looser, strict=True):
         assert np.allclose(expectation_maximization(row[None], table, 1e-3, even)[0][0], each, atol=1e-9)

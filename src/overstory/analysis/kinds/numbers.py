@@ -25,7 +25,7 @@ from overstory.analysis.kinds.base import Cohorts, Rng, ServerHalf, Words, gener
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.protocol.channels import ONE
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.numeric.mechanisms import NumericRandomizer, WindowChannel
+from overstory.protocol.numeric.mechanisms import EitherChannel, NumericRandomizer, WindowChannel
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -143,37 +143,44 @@ def draw_cells(channel: WindowChannel, places: I64, draws: Draws) -> I64:
 class MeanSupport(NumberSupport):
     """Hybrid: pairs of bits, by branch."""
 
+    @cached_property
+    def branches(self) -> tuple[Any, ...]:
+        channel = self.mechanism.channel
+        return (channel.duchi, channel.piecewise) if isinstance(channel, EitherChannel) else (channel,)
+
     @property
     def branch_bits(self) -> tuple[int, ...]:
-        channel = self.mechanism.channel
-        return tuple((branch.num_cells - 1).bit_length() for branch in (channel.duchi, channel.piecewise))
+        return tuple((branch.num_cells - 1).bit_length() for branch in self.branches)
 
     def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - there are none
         wide = max(self.branch_bits)
-        return len(self.branch_bits), wide * (wide + 1) // 2
+        return len(self.branches), wide * (wide + 1) // 2
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
         """Count pairs of bits; of a branch of one bit, that bit alone."""
         payloads, ones = self.payloads(batch), np.zeros(self.shape(()), np.int64)
-        branches = [payloads[(payloads & 1) == branch] >> 1 for branch in (0, 1)]
-        for row, branch, width in zip(ones, branches, self.branch_bits, strict=True):
+        mark = len(self.branches) - 1  # the lowest bit, where it says which branch
+        chosen = [payloads[(payloads & mark) == branch] >> mark for branch in range(len(self.branches))]
+        for row, branch, width in zip(ones, chosen, self.branch_bits, strict=True):
             row[: width * (width + 1) // 2] = count_bit_pairs(branch, width)
-        return SupportCounts([branch.size for branch in branches], ones)
+        return SupportCounts([branch.size for branch in chosen], ones)
 
     def draw(self, places: I64, draws: Draws) -> I64:
-        channel, first = self.mechanism.channel, draws.below(ONE)
-        pieces = draw_cells(channel.piecewise, places, draws)
-        rounded = draws.below(channel.duchi.resolution) < places
-        unchanged = draws.below(ONE) < int(channel.duchi.alpha * ONE)
+        channel, duchi = self.mechanism.channel, self.branches[0]
+        if isinstance(channel, EitherChannel):
+            is_piecewise = draws.below(ONE) < channel.threshold
+            pieces = draw_cells(channel.piecewise, places, draws)
+        rounded = draws.below(duchi.resolution) < places
+        unchanged = draws.below(ONE) < int(duchi.alpha * ONE)
         ends = np.where(unchanged, rounded, draws.below(2)).astype(np.int64)
-        return np.where(first < channel.threshold, pieces << 1 | 1, ends << 1)
+        return np.where(is_piecewise, pieces << 1 | 1, ends << 1) if isinstance(channel, EitherChannel) else ends
 
     def lines(self) -> Iterator[tuple[Fraction, Fraction, int]]:
         """Yield of each branch (a, b) with debias(payload) = a + b * (the payload within its branch), and its bits."""
         debias = self.mechanism.debias
         for branch, width in enumerate(self.branch_bits):
             start = debias(branch)
-            yield start, debias(branch + 2) - start, width
+            yield start, debias(branch + len(self.branches)) - start, width
 
 
 def simulate_payloads(randomizer: NumericRandomizer, values: ArrayLike, rng: Rng = None) -> I64:

@@ -125,7 +125,7 @@ def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> Non
             trial.write_csv(text)
         with writing_text(part / "collect.json") as text:
             text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
-        trial.write_page(part / "collect.html", shlex.join(args.line))
+        trial.write_page(part / "collect.html", _command(args))
         if (folder / "learned.csv").exists():
             print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
         for file in sorted(part.iterdir()):
@@ -141,6 +141,15 @@ def demo(args: argparse.Namespace) -> Answer:
     population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
     with progress("devices report", len(population), quiet=args.quiet) as bar:
         summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
-    page = summary.write_page(Path(args.output, "demo.html"), shlex.join(args.line))
+    page = summary.write_page(Path(args.output, "demo.html"), _command(args))
     files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
     return Answer(summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
+
+
+def _command(args: argparse.Namespace) -> str:
+    """Return the command that made a page, without where the page was written."""
+    words = [word for word in args.line if not word.startswith("--output=")]
+    for name in {"-o", "--output"}.intersection(words):
+        place = words.index(name)
+        del words[place : place + 2]
+    return shlex.join(words)

@@ -217,44 +217,58 @@ class TomlPosition(NamedTuple):
     stop: int
 
 
-_CLOSING: Final = re.compile(r"(?:[\]}]|\"\"\"|''')[ \t\r]*(?:#.*)?$")
-"""How the last line of every statement of several lines ends."""
+_TOKEN: Final = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}'  # a text of several lines, which may end in two quotes of its own
+    r"|'''.*?'{3,5}"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|'[^'\n]*'"
+    r"|#[^\n]*"
+    r"|[\[\]{}\n]",
+    re.DOTALL,
+)
 
 
 def positions(text: str) -> dict[Path, TomlPosition]:
     """Return where each key is written first, in a document that `tomllib` accepts; the parser itself keeps no places.
 
-    A statement is a line, or as many lines as are TOML together: its keys are what the parser reads from it alone.
+    The keys of a statement are what the parser reads from it alone; they are all at its first line.
     """
     found: dict[Path, TomlPosition] = {}
     table: Path = ()
-    lines: list[str] = []
-    start = 0
-    for number, line in enumerate(text.split("\n"), 1):
-        lines.append(line)
-        if len(lines) > 1 and not _CLOSING.search(line):
-            continue
-        statement = "\n".join(lines)
+    for line, start, statement in _statements(text):
         try:
-            paths = list(_paths(tomllib.loads(f"{statement}\n")))
-        except (ValueError, RecursionError):  # it goes on
+            paths = list(_paths(tomllib.loads(statement)))
+        except RecursionError:  # nested as deeply as the document's reader, with more stack, just allowed
             continue
         bare = statement.lstrip()
         if is_header := bare.startswith("["):
             table, is_new = paths[-1], not bare.startswith("[[")
         begins = start + len(statement) - len(bare)
-        place = TomlPosition(number - len(lines) + 1, begins, begins + len(bare.rstrip()))
+        place = TomlPosition(line, begins, begins + len(bare.rstrip()))
         for path in paths:
             full = path if is_header else (*table, *path)
             # A table that was only named before, on the way to another one, is where its own header is.
             if full not in found or (is_header and is_new and path == table):
                 found[full] = place
-        start, lines = start + len(statement) + 1, []
     return found
 
 
-def _paths(table: Mapping[str, Any], before: Path = ()) -> Iterator[Path]:
-    for key, value in table.items():
-        yield (*before, key)
+def _statements(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield each statement with its first line and offset: it ends with a line outside of all brackets and texts."""
+    line, start, depth = 1, 0, 0
+    for token in _TOKEN.finditer(text):
+        depth += (token[0] in "[{") - (token[0] in "]}")
+        if token[0] == "\n" and not depth:
+            yield line, start, text[start : token.end()]
+            line, start = line + text.count("\n", start, token.end()), token.end()
+    yield line, start, text[start:]
+
+
+def _paths(table: Mapping[str, Any]) -> Iterator[Path]:
+    waiting: list[tuple[Path, Any]] = [((), table)]
+    while waiting:
+        before, value = waiting.pop()
+        if before:
+            yield before
         if isinstance(value, dict):
-            yield from _paths(value, (*before, key))
+            waiting += [((*before, key), inner) for key, inner in reversed(value.items())]

@@ -467,7 +467,7 @@ class EitherChannel(NumberChannel):
 
     @property
     def odds(self) -> Fraction:
-        return max(branch.odds for weight, branch in self._weighted if weight)
+        return max(branch.odds for _, branch in self._weighted)
 
     @property
     def groups(self) -> tuple[tuple[float, int], ...]:
@@ -501,7 +501,7 @@ DUCHI_ALONE = 0.61
 
 @dataclass(frozen=True)
 class Hybrid(NumericRandomizer):
-    """Piecewise with probability 1 - e^(-eps/2), otherwise Duchi; up to epsilon 0.61 always Duchi.
+    """Piecewise with probability 1 - e^(-eps/2), otherwise Duchi; up to epsilon 0.61 always Duchi, in one bit.
 
     *Duchi* rounds the value at random to one of the two ends, and sends that bit by randomized response. *Piecewise*
     sends a cell of a window that slides with the value, or any cell: Square Wave's channel at another width. The
@@ -525,13 +525,14 @@ class Hybrid(NumericRandomizer):
     server: ClassVar[str] = "analysis.kinds.numbers:MeanSupport"
 
     @cached_property
-    def channel(self) -> EitherChannel:
+    def channel(self) -> EitherChannel | EndsChannel:
         """P(payload | position)."""
-        threshold = round(-math.expm1(-self.epsilon / 2) * ONE) if self.epsilon > DUCHI_ALONE else 0
-        window = max(1, round(self.resolution * math.exp(-self.epsilon / 2)))
-        piecewise = WindowChannel.of(self.resolution + 1, window, epsilon=self.epsilon)
         duchi = EndsChannel(self.resolution, SymbolChannel.of(2, epsilon=self.epsilon))
-        return EitherChannel(threshold, piecewise, duchi)
+        if self.epsilon <= DUCHI_ALONE:
+            return duchi
+        threshold = round(-math.expm1(-self.epsilon / 2) * ONE)
+        window = max(1, round(self.resolution * math.exp(-self.epsilon / 2)))
+        return EitherChannel(threshold, WindowChannel.of(self.resolution + 1, window, epsilon=self.epsilon), duchi)
 
 
 hybrid = builder(Hybrid)

@@ -170,7 +170,7 @@ class Reader:
 KEM: Final = 0x0020  # DHKEM(X25519, HKDF-SHA256)
 KDF: Final = 0x0001  # HKDF-SHA256
 AES_128_GCM: Final = 0x0001
-CHACHA20_POLY1305: Final = 0x0003
+CHACHA20: Final = 0x0003  # and Poly1305
 KEY_BYTES: Final = 32
 HEAD_BYTES: Final = 3  # the key's id and its KEM
 
@@ -181,7 +181,7 @@ class KeyConfiguration:
 
     key_id: int
     public: bytes
-    ciphers: tuple[int, ...] = (AES_128_GCM, CHACHA20_POLY1305)  # with HKDF-SHA256; none for a key of another kind
+    ciphers: tuple[int, ...] = (AES_128_GCM, CHACHA20)  # with HKDF-SHA256; none for a key of another kind
 
     def __post_init__(self) -> None:
         if self.ciphers and len(self.public) != KEY_BYTES:

@@ -166,7 +166,7 @@ class Cipher(NamedTuple):
         return f"Cipher({self.number:#06x})"
 
 
-CHACHA20_POLY1305: Final = Cipher(formats.CHACHA20_POLY1305, KEY_BYTES, seal, unseal)  # AES needs more than is here
+CHACHA20_POLY1305: Final = Cipher(formats.CHACHA20, KEY_BYTES, seal, unseal)  # AES needs more than is here
 
 
 def extract(salt: bytes, secret: bytes) -> bytes:
