@@ -41,7 +41,7 @@ def test_the_page_fetches_nothing_and_escapes_values(folder):
     assert "prefers-color-scheme: dark" in page
     assert not re.findall(r"(?:src|href)=\"(?!#)[^\"]*\"", re.sub(r"xlink:href=\"#[^\"]*\"", "", page))
     assert "best" in page
-    assert "<code>overstory collect s.csv --column state --oracle hadamard -o page --json" in page
+    assert "<code>overstory collect s.csv --column state --oracle hadamard --json" in page
     assert json.loads((folder / "page" / "collect.json").read_text())["oracle"] == "hadamard"
     with (folder / "page" / "learned.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 3
