@@ -305,8 +305,8 @@ class RapporPlan(Plan):
         if at := self._at_share():
             yield (
                 f"A string held by {at['frequency']:.3%} ({at['count']:,.0f} reports, standard error "
-                f"{at['standard_error']:,.0f}) needs {at['reports_needed']:,} reports to be detected: "
-                f"{self.num_reports:,} are {'enough' if at['detectable'] else 'too few'}."
+                f"{at['standard_error']:,.0f}) needs {at['reports_needed']:,} reports with these parameters to "
+                f"be detected: {self.num_reports:,} are {'enough' if at['detectable'] else 'too few'}."
             )
 
     def _at_share(self) -> dict[str, Any] | None:
