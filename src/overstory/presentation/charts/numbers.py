@@ -66,7 +66,8 @@ def histogram(
 
     def draw(sheet: Sheet) -> str:
         least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01, *true.tolist())
-        chart = _plot_of(sheet, names, 1.05 * least, 1.05 * most, percent_tick)
+        words = "range; a bar is the share of devices in it"
+        chart = _plot_of(sheet, names, 1.05 * least, 1.05 * most, percent_tick, words)
         base, half = chart.y.at(0), (chart.x.at(1) - chart.x.at(0)) * 0.45
         for place, share in enumerate(values.tolist()):
             outline = f"M{chart.x.at(place) - half:.1f} {base:.1f}V{chart.y.at(max(share, 0.0)):.1f}h{2 * half:.1f}"
@@ -101,14 +102,15 @@ def estimates_over_time(
     return on_both_sheets(name, caption, alt, draw)
 
 
-def _plot_of(sheet: Sheet, names: Sequence[str], least: float, most: float, number: Callable[[float], str]) -> Chart:
+def _plot_of(
+    sheet: Sheet, names: Sequence[str], least: float, most: float, number: Callable[[float], str], xlabel: str = ""
+) -> Chart:
     height = HEIGHT + 3.6 * sheet.font
-    is_share = number is percent_tick
-    widest = percent_tick(-0.0025) if is_share else significant(most)
-    x = Scale(-0.6, max(len(names), 2) - 0.4, 10 + sheet.text_width(widest), sheet.width - 14)
-    chart = sheet.chart(height, x, Scale(least, most, height - 3.6 * sheet.font, 10))
-    words = "range; a bar is the share of devices in it" if is_share else ""
-    chart.axes(words, columns=named_columns(chart, sheet, names), number=number)
+    y = Scale(least, most, height - 3.6 * sheet.font, 10)
+    widest = max(sheet.text_width(number(tick)) for tick in y.ticks())
+    x = Scale(-0.6, max(len(names), 2) - 0.4, 10 + widest, sheet.width - 14)
+    chart = sheet.chart(height, x, y)
+    chart.axes(xlabel, columns=named_columns(chart, sheet, names), number=number)
     return chart
 
 
