@@ -129,7 +129,6 @@ REFUSED = {
         ("--oracle hybrid --param epsilon=1", "an audit reads no reports of hybrid; it reads"),
         ("--params params.csv --reports 10", "--reports = 10: give a whole number from 200"),
         ("--params params.csv --alpha 0", "--alpha 0: give a chance above 0, at most 0.5"),
-        ("--params params.csv --map params.csv", "params.csv, line 1"),
         ("--params gone.csv", "gone.csv: no such file or directory"),
     ],
     "collect": [

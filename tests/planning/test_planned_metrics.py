@@ -12,6 +12,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.selection import detectable_frequency
 from overstory.planning import kinds
 from overstory.planning.kinds import plan_registry
+from overstory.presentation.formats import significant
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import RegistryError, parse_registry
 from support.registry_texts import registry_text
@@ -38,6 +39,9 @@ def test_numbers_have_an_oracle_for_what_is_to_be_estimated(estimate, oracle):
     assert f'oracle = "{oracle}"\nparameters = {{epsilon = 1.0, resolution = 64}}' in text
     assert plan.metric_json()["oracle"] == oracle
     assert plan.metric_words().startswith(f'm: oracle = "{oracle}"')
+    if oracle == "hybrid":
+        within = significant(1.959964 * plan.error)
+        assert plan.plot().alt == f"At worst, 95 of 100 estimates of the mean lie within {within} of the truth."
 
 
 def test_a_kind_without_a_planner_of_its_own_is_planned_by_its_variance(monkeypatch):

@@ -3,6 +3,7 @@
 import math
 import sys
 from statistics import NormalDist
+from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,9 @@ import overstory
 from overstory.planning import detection, plan_from_needs, plan_from_parameters
 from overstory.planning.kinds import plan_for_domain
 from overstory.planning.needs import design, sufficient_permanent
+from overstory.presentation.charts.drawing import Scale
 from overstory.presentation.formats import epsilon_text
+from overstory.presentation.formats import share as percentage
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.rappor import rappor
 from overstory.protocol.kinds.registry import mechanism
@@ -191,6 +194,24 @@ def test_a_false_discovery_rate_lets_more_pass():
     assert detection.critical_value_fdr(0.05, 1000, 0.001) == pytest.approx(NormalDist().inv_cdf(1 - 0.05 / 10))
     assert detection.critical_value_fdr(0.05, 1000, 0.1) == pytest.approx(NormalDist().inv_cdf(1 - 0.05 / 100))
     assert detection.critical_value_fdr(0.05, 5, 0.1) == detection.critical_value(0.05, 5)
+
+
+@pytest.mark.parametrize("part", ["svg", "narrow"])
+def test_the_picture_of_a_plan_says_what_would_be_and_has_its_threshold(part):
+    plan = plan_from_parameters(mechanism("rappor"), 10**6, 200, share=0.02)
+    picture = plan.plot()
+    around = [(share, 1.959964 * plan.error_at(share)) for share in (0.02, 0.0)]
+    (held, nobody) = [f"lie between {percentage(at - by)} and {percentage(at + by)}" for at, by in around]
+    assert picture.alt == (
+        f"95 of 100 estimates of a share of 2% {held}; those of a value that nobody holds {nobody}. "
+        f"Detected is what passes {percentage(plan.threshold)}."
+    )
+    drawing = ET.fromstring(getattr(picture, part))
+    words = [text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")]
+    assert words[-3:] == ["likely detected", "likely not", "threshold"]
+    line = next(path for path in drawing.iter() if path.get("data-threshold"))
+    scale = Scale(*map(float, drawing.get("data-x").split()))
+    assert float(line.get("d")[1:].split()[0]) == pytest.approx(scale.at(plan.threshold), abs=0.06)
 
 
 def test_what_nothing_can_be_learned_from_is_said():

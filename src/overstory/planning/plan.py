@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from types import MappingProxyType
@@ -115,7 +115,9 @@ class Plan(Result):
         if self.detected_half is None and not self.mechanism.counts_values:
             half = np.array([reach * self.error])
             caption = "Where 95 of 100 estimates of the mean would lie, around the truth, 0."
-            return estimates_over_time("mean", caption, ["mean"], values=0 * half, low=-half, high=half)
+            alt = f"At worst, 95 of 100 estimates of the mean lie within {significant(half[0])} of the truth."
+            drawn = estimates_over_time("mean", caption, ["mean"], values=0 * half, low=-half, high=half)
+            return replace(drawn, alt=alt)
         held = next(part for part in (self.asked, self.detected_nine_in_ten, 0.1) if part is not None)
         shares = np.array([held, 0.0])
         half = reach * np.array([self.error_at(part) for part in shares.tolist()])
@@ -123,8 +125,24 @@ class Plan(Result):
             f"Where 95 of 100 estimates of many collections would lie: of a value with a share of {percentage(held)}, "
             f"and of one that nobody holds. Detected is what passes {percentage(self.threshold)}."
         )
-        names, passes = [f"held by {percentage(held)}", "held by nobody"], shares >= self.threshold
-        return dots("estimates", caption, names, shares=shares, low=shares - half, high=shares + half, detected=passes)
+        low, high = shares - half, shares + half
+        drawn = dots(
+            "estimates",
+            caption,
+            [f"held by {percentage(held)}", "held by nobody"],
+            shares=shares,
+            low=low,
+            high=high,
+            detected=shares >= self.threshold,
+            threshold=self.threshold,
+            words=("likely detected", "likely not"),
+        )
+        alt = (
+            f"95 of 100 estimates of a share of {percentage(held)} lie between {percentage(low[0])} and "
+            f"{percentage(high[0])}; those of a value that nobody holds lie between {percentage(low[1])} and "
+            f"{percentage(high[1])}. Detected is what passes {percentage(self.threshold)}."
+        )
+        return replace(drawn, alt=alt)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
@@ -297,8 +315,8 @@ class RapporPlan(Plan):
         if at := self._at_share():
             yield (
                 f"A string held by {at['frequency']:.3%} ({at['count']:,.0f} reports, standard error "
-                f"{at['standard_error']:,.0f}) needs {at['reports_needed']:,} reports to be detected: "
-                f"{self.num_reports:,} are {'enough' if at['detectable'] else 'too few'}."
+                f"{at['standard_error']:,.0f}) needs {at['reports_needed']:,} reports with these parameters to "
+                f"be detected: {self.num_reports:,} are {'enough' if at['detectable'] else 'too few'}."
             )
 
     def _at_share(self) -> dict[str, Any] | None:

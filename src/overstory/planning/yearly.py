@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final
@@ -155,7 +155,11 @@ class YearPlan(Result):
         keeps, shares = np.array([way.epsilon_any <= self.epsilon for way in ways]), np.full(len(ways), self.share)
         caption = f"{self.as_table().caption}: 95% intervals; filled where the bound on any year holds."
         names = [way.name for way in ways]
-        return dots("year", caption, names, shares=shares, low=shares - half, high=shares + half, detected=keeps)
+        low, high, words = shares - half, shares + half, ("bound holds", "bound does not hold")
+        drawn = dots("year", caption, names, shares=shares, low=low, high=high, detected=keeps, words=words)
+        kept = [f" {names[at]}: {percent(low[at])} to {percent(high[at])}." for at in np.flatnonzero(keeps)]
+        alt = f"The bound on any year holds for {len(kept)} of {len(ways)} ways, with 95% intervals.{''.join(kept)}"
+        return replace(drawn, alt=alt)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"ways": [way.to_json() for way in self.ways()]}

@@ -141,7 +141,7 @@ class TableTrial(Trial):
     result : ValueTrial
         The oracle that every row randomized with, and the estimate of each pair's count.
     estimate : TableEstimate
-        The shares of the pairs.
+        The estimated shares of the pairs of values, with their standard errors.
     """
 
     columns: ClassVar[Sequence[Column]] = (

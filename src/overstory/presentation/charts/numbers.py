@@ -66,7 +66,8 @@ def histogram(
 
     def draw(sheet: Sheet) -> str:
         least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01, *true.tolist())
-        chart = _plot_of(sheet, names, 1.05 * least, 1.05 * most, percent_tick)
+        words = "range; a bar is the share of devices in it"
+        chart = _plot_of(sheet, names, 1.05 * least, 1.05 * most, percent_tick, words)
         base, half = chart.y.at(0), (chart.x.at(1) - chart.x.at(0)) * 0.45
         for place, share in enumerate(values.tolist()):
             outline = f"M{chart.x.at(place) - half:.1f} {base:.1f}V{chart.y.at(max(share, 0.0)):.1f}h{2 * half:.1f}"
@@ -101,14 +102,15 @@ def estimates_over_time(
     return on_both_sheets(name, caption, alt, draw)
 
 
-def _plot_of(sheet: Sheet, names: Sequence[str], least: float, most: float, number: Callable[[float], str]) -> Chart:
+def _plot_of(
+    sheet: Sheet, names: Sequence[str], least: float, most: float, number: Callable[[float], str], xlabel: str = ""
+) -> Chart:
     height = HEIGHT + 3.6 * sheet.font
-    is_share = number is percent_tick
-    widest = percent_tick(-0.0025) if is_share else significant(most)
-    x = Scale(-0.6, max(len(names), 2) - 0.4, 10 + sheet.text_width(widest), sheet.width - 14)
-    chart = sheet.chart(height, x, Scale(least, most, height - 3.6 * sheet.font, 10))
-    words = "range; a bar is the share of devices in it" if is_share else ""
-    chart.axes(words, columns=named_columns(chart, sheet, names), number=number)
+    y = Scale(least, most, height - 3.6 * sheet.font, 10)
+    widest = max(sheet.text_width(number(tick)) for tick in y.ticks())
+    x = Scale(-0.6, max(len(names), 2) - 0.4, 10 + widest, sheet.width - 14)
+    chart = sheet.chart(height, x, y)
+    chart.axes(xlabel, columns=named_columns(chart, sheet, names), number=number)
     return chart
 
 
@@ -137,6 +139,8 @@ def dots(
     high: F64,
     detected: NDArray[np.bool_],
     truth: F64 | None = None,
+    threshold: float | None = None,
+    words: tuple[str, str] = ("detected, 95% interval", "not detected"),
     of: str = "share of devices",
 ) -> Picture:
     """Draw a row for each value: a dot, filled where detected, and an interval; NaN is unknown, `truth` a stroke."""
@@ -145,8 +149,7 @@ def dots(
         for row in np.flatnonzero(detected)[:10].tolist()
     )
     alt = alt if truth is None else f"Truth and estimate. {alt}"
-    words = ("detected", "not detected")
-    look = _Rows(names, shares, low, high, detected, words, truth=truth)
+    look = _Rows(names, shares, low, high, detected, words, truth=truth, threshold=threshold)
     return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, of))
 
 
@@ -164,7 +167,7 @@ def differences(
     alt = f"{int(changed.sum())} of {len(names)} value(s) changed. " + " ".join(
         f"{names[row]}: {percent(float(difference[row]))}." for row in np.flatnonzero(changed)[:10].tolist()
     )
-    words = ("changed", "no change shown")
+    words = ("changed, 95% interval", "no change shown")
     look = _Rows(names, difference, low, high, changed, words, is_difference=True)
     return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, "change of the share, in points"))
 
@@ -179,6 +182,7 @@ class _Rows:
     words: tuple[str, str]
     is_difference: bool = False
     truth: F64 | None = None
+    threshold: float | None = None
 
     def drawing(self, sheet: Sheet, xlabel: str) -> str:
         chart = self._plot(sheet)
@@ -186,6 +190,8 @@ class _Rows:
         zero = chart.x.at(0)
         upright = f"M{zero:.1f} {chart.y.start:.1f}V{chart.y.stop:.1f}"
         chart.add(f'<path d="{upright}" stroke="{INK}" data-zero="{zero:.1f}"/>')
+        if self.threshold is not None:
+            chart.add(_threshold(f"M{chart.x.at(self.threshold):.1f} {chart.y.start:.1f}V{chart.y.stop:.1f}"))
         for row in range(len(self.names)):
             self._draw_row(chart, row)
             if self.truth is not None:
@@ -195,12 +201,14 @@ class _Rows:
             ends = {"share": self.shares, "low": self.low, "high": self.high}
             ends |= {} if self.truth is None else {"truth": self.truth}
             columns = {key: percentages(column) for key, column in ends.items()}
-            chart.add(cursor_numbers(self.names, [{"name": "", **columns, "detected": self.sure}]))
+            chart.add(
+                cursor_numbers(self.names, [{"name": "", **columns, "detected": self.sure, "unsure": self.words[1]}])
+            )
         return chart.svg()
 
     def _plot(self, sheet: Sheet) -> Chart:
         true = np.empty(0) if self.truth is None else self.truth
-        ends = np.concatenate([np.zeros(1), self.shares, self.low, self.high, true])
+        ends = np.concatenate([[0.0, self.threshold or 0.0], self.shares, self.low, self.high, true])
         ends = ends[np.isfinite(ends)]
         least, most = float(ends.min()), float(ends.max())
         if self.is_difference:
@@ -232,10 +240,16 @@ class _Rows:
     def _draw_key(self, chart: Chart) -> None:
         sure = f'<path stroke="{INK}" stroke-width="2.4" d="M0 0h24"/>{_dot(INK)}'
         unsure = f'<path stroke="{INK}" stroke-width="1.4" stroke-dasharray="4 3" d="M0 0h24"/>{_dot(PAPER)}'
-        entries = [(f"{self.words[0]}, 95% interval", sure), (self.words[1], unsure)]
+        entries = [(self.words[0], sure), (self.words[1], unsure)]
         if self.truth is not None:
             entries.append(("truth", f'<path d="M12-5v10" stroke="{VERMILION}" stroke-width="2"/>'))
+        if self.threshold is not None:
+            entries.append(("threshold", _threshold("M12-7v14")))
         chart.key(10, 14, entries)
+
+
+def _threshold(upright: str) -> str:
+    return f'<path d="{upright}" stroke="{INK}" stroke-width="1.4" stroke-dasharray="2 2" data-threshold="1"/>'
 
 
 def _dot(inside: str) -> str:
