@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from email.utils import format_datetime
 from pathlib import Path
@@ -150,6 +151,13 @@ def test_no_header_makes_it_fail(asked, date_said):
     assert 0 <= retry_after(Response(503, {"retry-after": asked, "date": date_said}), NOW) <= LONGEST_ASKED
 
 
+def test_retry_after_comes_before_the_jitter():
+    decision = decided(Response(429, {"retry-after": "3600"}), uniform=0.0)
+    assert decision.due == decision.resume == NOW + 3600
+    later = decided(Response(429, {"retry-after": "3600"}), uniform=0.5)
+    assert (later.due, later.resume, later.pause) == (NOW + 5400 + 30, NOW + 3630, 3630)
+
+
 CLOSES, ENDS = COLOUR.accept_until(20778), COLOUR.expires_at
 LAST = COLOUR.period.number(ENDS - 1)
 CLOSED, FUTURE = Decision(RowState.DROPPED, Reason.PERIOD_CLOSED), Reason.PERIOD_FUTURE
@@ -272,6 +280,41 @@ def test_a_collector_that_fails_is_left_alone_until_it_may_be_well_again(state):
     well = replace(sender, transport=CountingCollector())
     assert well.send_due(state, METRICS, seconds=10) == Round(sent=5)
     assert health(state) == CollectorHealth()
+
+
+@pytest.mark.parametrize(("most_uploads", "due"), [(1, NOW + 30 + 0.5 * 30), (5, NOW + 30)])
+def test_only_reports_in_requests_of_their_own_wait_at_random_for_a_collector(state, most_uploads, due):
+    sender = report_sender(lambda _: Response(503), uniform=lambda: 0.5, most_uploads=most_uploads)
+    assert sender.send_due(filled(state, 8), METRICS, seconds=10).put_off == most_uploads
+    assert sender.send_due(state, METRICS, seconds=10) == Round()
+    assert {one.due for one in now_in(state).values() if not one.attempts} == {due}
+
+
+@pytest.mark.parametrize(("answer", "sent"), [(Response(503), 4), (refusal(Reason.UNKNOWN_METRIC), 0)])
+def test_a_move_to_another_address_ends_a_backoff(state, answer, sent):
+    """What was refused keeps its own time, and so do all the reports of a refused metric."""
+    sender = report_sender(lambda _: answer, uniform=lambda: 0.5)
+    assert sender.send_due(filled(state, 5), METRICS, seconds=10).put_off == 1
+    moved = replace(sender, server="https://d.example", transport=CountingCollector())
+    assert moved.send_due(state, METRICS, seconds=10) == Round(sent=sent)
+    with state.snapshot() as rows:
+        assert [CollectorHealth.of(rows, metric) for metric in ("", "colour")] == [CollectorHealth()] * 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most_uploads", "lease", "leased"), [(math.inf, 1, 120, 64), (10, 1, 130, 64), (10, 100, 130, 65)]
+)
+def test_a_round_leases_64_reports_or_a_whole_request_for_as_long_as_it_may_last(
+    state, seconds, most_uploads, lease, leased
+):
+    seen = []
+
+    def transport(_):
+        seen.append(Counter(one.due for one in now_in(state).values()))
+        return Response(503)
+
+    report_sender(transport, most_uploads=most_uploads).send_due(filled(state, 65), METRICS, seconds=seconds)
+    assert seen == [Counter({NOW + lease: leased, 0.0: 65 - leased})]
 
 
 def test_a_pause_from_before_the_clock_was_set_back_is_not_kept(state):

@@ -9,16 +9,21 @@ import os
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from overstory.client import Client
 from overstory.client.consent import CI_VARIABLES
+from overstory.client.state.files import StatePaths
+from overstory.client.state.rows import RowState
+from overstory.client.state.state import State
 from overstory.planning.kinds import plan_registry
 from overstory.privacy.registry.cost import HIGH, yearly
 from overstory.protocol.metrics import parse_registry
 from support.console_blocks import shown_commands
+from support.gateway_samples import served, uploads
 from support.registry_texts import KEYS_HEX
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -93,9 +98,19 @@ def test_oracles_are_compared(tmp_path):
 
 
 def test_a_meter_reports_each_period_once(tmp_path):
-    first = run(tmp_path, "gateway.py")
-    assert "48 periods reported" in first
-    assert "0 periods reported" in run(tmp_path, "gateway.py")
+    day = ("--day", (datetime.now(UTC) - timedelta(days=1)).date().isoformat())
+    with served(tmp_path) as url:
+        first = run(tmp_path, "gateway.py", "--server", url)  # yesterday's readings, unless a day is named
+        assert "48 periods reported" in first
+        assert "48 handed over, 0 refused, 0 waiting" in first
+        assert "0 periods reported" in run(tmp_path, "gateway.py", *day, "--server", url)
+        assert len(uploads(tmp_path)) == 48
+        assert "48 periods reported" in run(tmp_path, "gateway.py", *day, "--state", "local")
+        with State(StatePaths(tmp_path / "local")).snapshot() as rows:
+            assert rows.outbox.tally()[RowState.LOCAL] == 48
+        later = run(tmp_path, "gateway.py", *day, "--state", "local", "--server", url)
+        assert "0 handed over, 0 refused, 0 waiting" in later
+    assert {path.name for path in tmp_path.iterdir()} == {"meter", "local"}
 
 
 # What a benchmark takes from the package is there: no other test runs most of them, and no type checker reads them

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import time
 from datetime import UTC, date, datetime
 
 import pytest
@@ -228,6 +229,22 @@ def test_a_collector_that_fails_is_left_alone_and_gets_everything_once_later(tmp
     collector.answer = lambda _: None
     assert send(tmp_path, collector, 400)["waiting"] == 0
     assert sorted(u.period - samples.FIRST for u in collector.counted.values()) == list(range(400))
+
+
+@pytest.mark.parametrize(("clock", "lease"), [("real", 120), ("readings", 0)])
+def test_by_the_clock_of_readings_no_report_waits_for_a_lease_to_end(tmp_path, clock, lease):
+    waits = []
+
+    def refused(_):
+        (row,) = rows_of(sending.client)
+        waits.append(row.due - (time.time() if clock == "real" else samples.metric().period.start(row.period + 1) - 1))
+        return Response(None, error="no connection")
+
+    to = Collector("http://c.example", refused, most_uploads=AT_ONCE)
+    sending = gateway(tmp_path, to, agree="on", clock=clock, spread=0.0)
+    sending.take(Reading(1, time.time() - samples.HALF_HOUR, 0.5))
+    sending.finish()
+    assert waits == [pytest.approx(lease, abs=30)]
 
 
 def rows_after_each(folder, name, values):

@@ -3,7 +3,7 @@
 import sqlite3
 
 from frozen import NOON
-from stage import play_frozen, scene
+from stage import play_frozen, scene, serving
 
 DAY = 86_400
 STATE = "--app ./state"
@@ -37,11 +37,13 @@ def a_person_and_a_program(place):
 
 @scene
 def a_gateway(place):
-    """A meter's readings of two days, where no collector is: what is printed, and the uploads to the last byte."""
+    """Readings of two days with no collector, the uploads to the last byte; and of another meter, with a collector."""
     printed = play_frozen(place, f"{ENERGY} --agree on --server http://127.0.0.1:9 --json", f"{ENERGY} --json")
     with sqlite3.connect(place / "meter" / "state.db") as connection:
         uploads = connection.execute("SELECT body FROM outbox ORDER BY id").fetchall()
-    return "".join((*printed, *(f"{body.hex()}\n" for (body,) in uploads)))
+    with serving(place, "--registry", "metrics.toml", "--store", "meters.db", "--open-writes") as (url, _):
+        sent = play_frozen(place, f"{ENERGY.replace('meter', 'second')} --agree on --server {url} --json")
+    return "".join((*printed, *(f"{body.hex()}\n" for (body,) in uploads), *sent))
 
 
 @scene
