@@ -185,7 +185,7 @@ def test_every_command_that_ends_by_itself_is_timed():
 # What is in the wheel; and that the half of it without extras runs with the standard library alone
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
-READING = "--metric colour --registry metrics.toml --readings read.csv --state meter --agree local --output out"
+READING = "--metric colour --registry metrics.toml --readings read.csv --state meter --agree local"
 
 
 @pytest.fixture(scope="module")

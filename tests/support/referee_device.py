@@ -20,7 +20,7 @@ from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.sampling import bit_sampler
 from support.referee_laws import BitLaw, Law, Script, law, scripted
 
-PRECISE = Context(prec=50)
+PRECISE = Context(prec=80)  # of logarithms that are added: an epsilon may be as small as 2**-60
 ENDLESS = Decimal("Infinity")
 NEVER = Fraction(0)
 NOTHING = "what cannot be reported"
