@@ -5,9 +5,9 @@ the numbers that the randomness belongs to (device, cohort and symbol for a perm
 number for an instantaneous one); from there SplitMix64 counts (Steele, Lea, Flood, "Fast splittable pseudorandom number
 generators", 2014). So any row can be drawn alone, and a device that holds a value again gives the same response again.
 
-What these functions are given was checked where a mechanism and its devices were made. The streams are for
-experiments and load: a real device takes its randomness from the operating system, and derives
-its permanent responses by BLAKE2b.
+What these functions are given is checked by what calls them: an oracle, which simulates or holds values. The streams
+are for experiments and load: a real device takes its randomness from the operating system, and derives its permanent
+responses by BLAKE2b.
 """
 
 from __future__ import annotations
