@@ -1,8 +1,8 @@
 """What a client declares, what it is asked, phase by phase, what it answers, and who it is: a command, or our own.
 
 Questions are lines of ``client,cohort,value``, with a coin for every fresh device. Answers are reports.csv, with the
-columns ``client``, ``cohort`` and ``irr``, in any order of lines. Reports of bits, and of subsets, are written as bits,
-most significant first; symbols and points as numbers.
+columns ``client``, ``cohort`` and ``irr``; clients come in any order, the reports of one in the order of its lines.
+Reports of bits, and of subsets, are written as bits, most significant first; symbols and points as numbers.
 """
 
 from __future__ import annotations
