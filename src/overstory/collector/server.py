@@ -49,6 +49,7 @@ from overstory.supervision.answers import (
     Send,
     error_response,
     refusal,
+    send_answer,
 )
 from overstory.supervision.connection import BoundedConnection
 from overstory.supervision.listening import Listening
@@ -165,8 +166,7 @@ class Application:
         elif scope["method"] == "POST":
             answer = await entrance.answer(scope["headers"], receive)
             if answer is not None:
-                await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
-                await send({"type": "http.response.body", "body": answer.body})
+                await send_answer(scope, send, answer)
         else:
             only = error_response(405, "method", f"{scope['path']} takes only POST.")
             await as_page(only._replace(allow="POST"))(scope, receive, send)

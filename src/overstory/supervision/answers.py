@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypeVar
@@ -55,6 +55,20 @@ class Response(NamedTuple):
         if self.close:
             headers.append((b"connection", b"close"))
         return headers
+
+
+WHOLE: Final = "overstory.response"
+"""The extension of ASGI by which our connections take a whole answer at once."""
+
+
+async def send_answer(scope: Mapping[str, Any], send: Send, answer: Response) -> None:
+    """Send a whole answer: in one write by our own connections."""
+    whole = scope.get("extensions", {}).get(WHOLE)
+    if whole is not None:
+        await whole["send"](answer)
+    else:  # another server
+        await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
+        await send({"type": "http.response.body", "body": answer.body})
 
 
 def refusal(

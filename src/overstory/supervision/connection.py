@@ -14,15 +14,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import httptools
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.reasons import Reason
-from overstory.supervision.answers import STATUS, Response, error_response, refusal, request_timeout
+from overstory.supervision.answers import STATUS, WHOLE, Response, error_response, refusal, request_timeout
 from overstory.supervision.listening import ConnectionLimits
 from overstory.supervision.log import SparseLog
 
@@ -156,6 +157,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.headers += headers
         super().on_headers_complete()
         self.cycle.transport = self._cycle_transport  # type: ignore[assignment]
+        self.cycle.scope["extensions"] = {WHOLE: {"send": partial(self._answer, self.cycle)}}
 
     def on_body(self, body: bytes) -> None:
         if not self._parsing_ended:
@@ -247,10 +249,25 @@ class BoundedConnection(HttpToolsProtocol):
         self._parse(memoryview(head))
 
     def _refused_head(self) -> Response | None:
-        """Return the response to a head that cannot be understood, or None; note the length of its body."""
-        lengths = [value for name, value in self.headers if name == b"content-length"]
-        self._body_left = parse_digits(lengths[-1]) or 0 if lengths else 0
-        return refuse_head(self.headers, self.url, self.parser.get_http_version())
+        """Return the response to a head that does not say how to read its request (RFC 9112, 3.2 and 6.1), or None.
+
+        Of a head that does, note the length of the body.
+        """
+        hosts, codings, self._body_left = 0, list[bytes](), 0
+        for name, value in self.headers:
+            if name == b"host":
+                hosts += 1
+            elif name == b"content-length":
+                self._body_left = parse_digits(value) or 0
+            elif name == b"transfer-encoding":
+                codings.append(value.strip().lower())
+        if hosts > 1 or (hosts == 0 and self.parser.get_http_version() == "1.1"):
+            return error_response(400, "http", "A request must have exactly one Host header.", close=True)
+        if codings and codings != [b"chunked"]:
+            return error_response(501, "transfer-encoding", "Transfer-Encoding must be chunked or absent.", close=True)
+        if not _has_path(self.url):
+            return error_response(400, "http", "The request has no path.", close=True)
+        return None
 
     def _end(self, answer: Response) -> None:
         if self._parsing_ended:
@@ -289,6 +306,19 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _note_untaken(self) -> None:
         """Note that a sender did not read its answers."""
+
+    async def _answer(self, cycle: RequestResponseCycle, answer: Response) -> None:
+        """Send all of the answer to a request, in one write."""
+        if self.flow.write_paused and not cycle.disconnected:
+            await self.flow.drain()
+        if cycle.disconnected:
+            return
+        cycle.response_started = cycle.response_complete = True
+        cycle.keep_alive &= not answer.close
+        self._write(answer._replace(close=True) if not cycle.keep_alive else answer)
+        if not cycle.keep_alive:
+            self._close()
+        cycle.on_response()
 
     def _write(self, answer: Response) -> None:
         lines = b"".join([b"%b: %b\r\n" % line for line in (*self.server_state.default_headers, *answer.headers)])
@@ -341,19 +371,6 @@ class BoundedConnection(HttpToolsProtocol):
         self._deadline = None
         if not self.transport.is_closing():
             self._end(request_timeout())
-
-
-def refuse_head(headers: Sequence[tuple[bytes, bytes]], url: bytes, version: str) -> Response | None:
-    """Return the response to a head that does not say how to read the request (RFC 9112, 3.2 and 6.1), or None."""
-    hosts = sum(name == b"host" for name, _ in headers)
-    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
-    if hosts > 1 or (hosts == 0 and version == "1.1"):
-        return error_response(400, "http", "A request must have exactly one Host header.", close=True)
-    if codings and codings != [b"chunked"]:
-        return error_response(501, "transfer-encoding", "Transfer-Encoding must be chunked or absent.", close=True)
-    if not _has_path(url):
-        return error_response(400, "http", "The request has no path.", close=True)
-    return None
 
 
 def _has_path(url: bytes) -> bool:
