@@ -68,7 +68,7 @@ thresholds = st.one_of(
 @given(thresholds, thresholds, st.lists(st.integers(0, ONE - 1), min_size=1, max_size=70), st.data())
 @example(ONE, 0, [0, ONE - 1], None)
 def test_a_bit_is_its_own_number_against_the_threshold_of_its_input(keep, raised, uniforms, data):
-    """The rule of docs/explanation/architecture.md, around thresholds too, where a float would err (t = 2**32)."""
+    """The rule of docs/explanation/laws.md, around thresholds too, where a float would err (t = 2**32)."""
     near = [u for t in (keep, raised) for u in (t - 1, t, t + 1) if 0 <= u < ONE]
     uniforms = uniforms + near
     channel, size = BinaryChannel(Fraction(keep, ONE), Fraction(raised, ONE)), len(uniforms)

@@ -1,6 +1,6 @@
 """Where random bits come from, and how a probability becomes a bit or a symbol exactly.
 
-The rule, the same on a device and in the bulk kernels (docs/explanation/architecture.md): a bit compares its own
+The rule, the same on a device and in the bulk kernels (docs/explanation/laws.md): a bit compares its own
 uniform 32-bit number U with a threshold, and is 1 when ``U < threshold``. Digit j of all the U's of a bit vector is
 one random word, so a vector of any length costs one word per digit, and digits below the threshold's last set one
 cost nothing.
