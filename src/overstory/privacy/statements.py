@@ -41,7 +41,7 @@ class Claim:
     delta: float | None = None  # the chance but for which it is `epsilon_at_delta`
     # what it is but for that chance, where that is less: only where all noise is fresh
     epsilon_at_delta: float | None = None
-    kind: str = "any"  # "any", "report", "years", "unchanged", "permanent", "values" or "pattern"
+    kind: str = "any"  # "any", "report", "years", "unchanged", "permanent" or "values"
     reason: str | None = None  # why there is no bound, where there is none
 
     @property

@@ -141,13 +141,6 @@ class Terms(ABC):
             return self.epsilon_any(reports)
         return add_up([(distinct, self.epsilon_permanent)])
 
-    def epsilon_history(self, responses: Mapping[int, int]) -> float:
-        """Epsilon, rounded up, against histories of the same pattern: `responses` says how many had so many reports."""
-        costs = [(times, self.epsilon_n(reports)) for reports, times in responses.items()]
-        # Never more than all values, and nothing, at their permanent epsilon: post-processing of these responses.
-        most = self.most_values
-        return min(add_up(costs), math.inf if most is None else add_up([(most + 1, self.epsilon_permanent)]))
-
 
 def part_of(part: Any) -> Any:
     """Return terms, from their canonical form where that is given."""

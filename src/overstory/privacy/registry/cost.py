@@ -148,7 +148,6 @@ class Cost:
 
     attribute: str | None
     lines: tuple[Claim, ...]  # the first is `headline`; the others have a condition, but for "one report"
-    epsilon_pattern: float  # what these reports cost, not counting which reports share their noise
 
     @property
     def headline(self) -> Claim:
@@ -168,7 +167,6 @@ class Cost:
         return {
             "attribute": self.attribute,
             "epsilon_any": finite(self.headline.epsilon),
-            "epsilon_same_pattern": finite(self.epsilon_pattern),
             "lines": [line.to_json() for line in self.lines],
         }
 
@@ -219,10 +217,8 @@ def metric_cost(
         return _so_far(metric, mine)
     if reports is None and not metric.once:
         planned, year = _of_a_year(metric), yearly([metric], budget, is_counted=True)
-        if year.epsilon >= planned.headline.epsilon:
-            return planned
-        pattern = min(planned.epsilon_pattern, year.epsilon)
-        return replace(planned, lines=(year, *planned.lines[1:]), epsilon_pattern=pattern)
+        is_less = year.epsilon < planned.headline.epsilon
+        return replace(planned, lines=(year, *planned.lines[1:])) if is_less else planned
     return _planned(metric, 1 if metric.once else reports or 1)
 
 
@@ -237,10 +233,8 @@ def _of_a_year(metric: Metric) -> MetricCost:
 
 def _planned(metric: Metric, reports: int, lines: tuple[Claim, ...] = ()) -> MetricCost:
     claims = Claims.of(metric)
-    terms, lines = claims.terms, lines or (claims.any_history(reports), *_of_the_parameters(metric, claims))
-    distinct = min(number for number in (reports, most_responses(metric)) if number is not None)
-    pattern = terms.epsilon_any(reports) if terms.fresh else add_up([(distinct, terms.epsilon_permanent)])
-    return MetricCost(metric.attribute, lines, pattern, metric.id, reports, True, 0, metric.max_values)
+    lines = lines or (claims.any_history(reports), *_of_the_parameters(metric, claims))
+    return MetricCost(metric.attribute, lines, metric.id, reports, True, 0, metric.max_values)
 
 
 def _so_far(metric: Metric, ledger: Ledger) -> MetricCost:
@@ -253,16 +247,9 @@ def _so_far(metric: Metric, ledger: Ledger) -> MetricCost:
         about, why = f"{ALWAYS}: {yours}", why_unbounded(every)
         first = Claim(about, ledger.epsilon_any, rests, claims.cautions.get("any"), kind="any", reason=why)
         others = _of_all_accounts(metric, claims, ledger)
-    lines = (first, *_without_times(ledger.epsilon_any, ledger.epsilon, yours), *others)
     answers = (account.reports if account.terms.fresh else len(account.numbered) for account in ledger.accounts)
     distinct = 0 if all(terms.fresh for terms in every) else sum(answers)
-    return MetricCost(metric.attribute, lines, ledger.epsilon, metric.id, made, False, distinct, metric.max_values)
-
-
-def _without_times(any_history: float, pattern: float, reports: str) -> Iterator[Claim]:
-    """Return the line that leaves out which reports share their noise, where that is less than the first line."""
-    if epsilon_text(pattern) != epsilon_text(any_history):
-        yield Claim(f"{reports}, {PATTERN}", pattern, f"Holds {SAME_PATTERN}", kind="pattern")
+    return MetricCost(metric.attribute, (first, *others), metric.id, made, False, distinct, metric.max_values)
 
 
 def _of_the_parameters(metric: Metric, claims: Claims) -> Iterator[Claim]:
@@ -317,10 +304,8 @@ def total_costs(costs: Sequence[MetricCost], registry: MetricRegistry) -> tuple[
     """Return what metrics cost together in a year: all of them, then those of each attribute that several share."""
     totals = []
     for attribute, group in together((cost.attribute, cost) for cost in costs):
-        names = [cost.metric for cost in group]
-        line = yearly([registry[name] for name in names], registry.budget)
-        pattern = min(line.epsilon, add_up((1, cost.epsilon_pattern) for cost in group))
-        totals.append(_total(attribute, names, line, pattern, "a year's reports"))
+        line = yearly([registry[cost.metric] for cost in group], registry.budget)
+        totals.append(TotalCost(attribute, (line,), tuple(cost.metric for cost in group)))
     return tuple(totals)
 
 
@@ -333,7 +318,7 @@ def totals_so_far(ledger: Ledger) -> tuple[TotalCost, ...]:
         part = ledger.of(names)
         yours = f"your {plural(part.reports, 'report')}"
         line = Claim(f"{ALWAYS}: {yours}", part.epsilon_any, rests, kind="any", reason=reason)
-        totals.append(_total(attribute, names, line, part.epsilon, yours))
+        totals.append(TotalCost(attribute, (line,), tuple(names)))
     return tuple(totals)
 
 
@@ -347,11 +332,6 @@ def together(listed: Iterable[tuple[str | None, T]]) -> list[tuple[str | None, l
     everything = shared.pop(None)
     several = sorted((str(attribute), some) for attribute, some in shared.items() if len(some) > 1)
     return [(None, everything), *several] if everything else []
-
-
-def _total(attribute: str | None, names: Sequence[str], line: Claim, pattern: float, reports: str) -> TotalCost:
-    lines = (line, *_without_times(line.epsilon, pattern, reports))
-    return TotalCost(attribute, lines, pattern, tuple(names))
 
 
 MOST_REPORTS: Final = 1 << 20
