@@ -57,7 +57,7 @@ def test_a_crowd_of_one_payload_is_counted_among_devices_with_one_value(name):
 
 @pytest.mark.parametrize("devices", [0, -1, 1.5, True])
 def test_a_number_of_devices_that_is_none(devices):
-    with pytest.raises(ParameterError, match="whole number above 0"):
+    with pytest.raises(ParameterError, match="whole number from 1"):
         Constant.uniform(4).crowd(devices)
 
 

@@ -15,14 +15,14 @@ For bits it is a product over bits, and a bit that was 1 in s of n reports has P
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from overstory.presentation.formats import share
 from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness, bits_text
-from overstory.privacy.terms import PRECISE, Evidence, terms_class
+from overstory.privacy.terms import PRECISE, terms_class
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Report, check_cohort
 
@@ -143,7 +143,8 @@ def posterior(mechanism: Kind, reports: Iterable[Report], prior: Mapping[V, floa
             raise ParameterError(f"prior of {value!r} is {weight!r}: give a number from 0")
     if not any(weight > 0 for weight in prior.values()):
         raise ParameterError("no candidate has a positive prior: give at least one")
-    evidence = [evidence_of(mechanism, seen) for seen in _by_cohort(mechanism, reports)]
+    kind = terms_class(mechanism)
+    evidence = [kind.evidence(mechanism, seen) for seen in _by_cohort(mechanism, reports)]
     with localcontext(PRECISE):
         losses = {value: sum((of_cohort(value) for of_cohort in evidence), Decimal(0)) for value in prior}
     # Bayes with the largest log likelihood taken out, so that no exponential underflows.
@@ -151,11 +152,6 @@ def posterior(mechanism: Kind, reports: Iterable[Report], prior: Mapping[V, floa
     weights = {value: prior[value] * math.exp(loss - best) for value, loss in losses.items()}
     total = math.fsum(weights.values())
     return {value: weight / total for value, weight in weights.items()}
-
-
-def evidence_of(mechanism: Kind, reports: Sequence[Report]) -> Evidence:
-    """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort."""
-    return terms_class(mechanism).evidence(mechanism, reports)
 
 
 def _by_cohort(mechanism: Kind, reports: Iterable[Report]) -> list[list[Report]]:

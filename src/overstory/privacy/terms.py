@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -35,7 +35,6 @@ from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind
 
 if TYPE_CHECKING:
-    from overstory.privacy.payloads.shuffle import Blanket
     from overstory.protocol.kinds.base import Report
     from overstory.protocol.metrics import Metric
 
@@ -50,13 +49,6 @@ class Worst(NamedTuple):
 
     epsilon: float
     exact: bool
-
-
-def check_reports(reports: int, least: int = 1, most: int = MAX_REPORTS) -> int:
-    """Return `reports`, or raise ParameterError unless it is a whole number in ``least .. most``."""
-    if not isinstance(reports, int) or isinstance(reports, bool) or not least <= reports <= most:
-        raise ParameterError(f"reports = {reports!r}: give a whole number from {least} to {most}")
-    return reports
 
 
 class Terms(ABC):
@@ -327,6 +319,10 @@ Evidence = Callable[[Any], Decimal]
 class PayloadTerms(Terms):
     """Terms of a kind of mechanism: nothing else in this package, nor above it, asks what kind of payload it has."""
 
+    blankets: ClassVar[str] = (
+        ""  # which of `payloads.shuffle.BLANKETS` its reports have; without, the bound of any mechanism holds
+    )
+
     @classmethod
     @abstractmethod
     def of(cls, mechanism: Any) -> Terms:
@@ -365,30 +361,15 @@ class PayloadTerms(Terms):
             raise ParameterError("no device sends these reports of one value: its response is always the same")
         return lambda value: log_ratio(mechanism.likelihood(reports[0], value), Fraction(1))
 
-    @classmethod
-    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
-        """Return privacy blankets of the reports, as `overstory.privacy.payloads.shuffle` has them; [] for none."""
-        return []
-
 
 class OfSets(PayloadTerms):
     """A report of a set: the bounds among all sets, or among the candidates; no blanket is computed."""
 
+    blankets: ClassVar[str] = ""
+
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
         return bounded(min(1 << min(mechanism.encoding.domain_size, 60), candidates), mechanism)
-
-    @classmethod
-    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
-        return []
-
-
-@cache
-def class_at(place: str) -> type[PayloadTerms]:
-    """Return the class of terms at a place."""
-    module, _, name = place.partition(":")
-    found: type[PayloadTerms] = getattr(import_module(f"overstory.{module}"), name)
-    return found
 
 
 def terms_class(mechanism: Kind) -> type[PayloadTerms]:
@@ -396,7 +377,9 @@ def terms_class(mechanism: Kind) -> type[PayloadTerms]:
     place = getattr(mechanism, "terms_place", None)
     if place is None:
         raise ParameterError(f"nothing is known of the privacy of a {type(mechanism).__name__}")
-    return class_at(place)
+    module, _, name = place.partition(":")
+    found: type[PayloadTerms] = getattr(import_module(f"overstory.{module}"), name)
+    return found
 
 
 MODULES: Final = ("bits", "symbols")  # where the classes of terms are that a canonical form may name
