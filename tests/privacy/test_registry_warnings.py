@@ -198,14 +198,11 @@ def test_lint_names_the_line_and_takes_the_collectors_address(tmp_path):
 
 BOTH = "colour through the relay, first directly: a device may send both at about the same time"
 ALONE = oblivious_registry(RELAY, FIRST.keys, colour=DEFAULT["colour"] + OBLIVIOUS).text
-RAREST = "m: reports name the device's release in clear, and no epsilon protects it; the rarest group, other, has"
 NOTES = [
     (relayed(), [BOTH]),
     (ALONE, []),
-    (grouped(), [f"{RAREST} 50,000 of 500,000 devices"]),
     (plain_registry("m", "n"), ["m, n name no attribute: if some of them tell of one thing, give them one"]),
     (plain_registry("m", "n", attribute='"looks"'), []),
-    ("budget = {epsilon = 4.0}\n" + example_text(), ["budget: All reports together may cost epsilon 4, "]),
 ]
 
 

@@ -186,11 +186,6 @@ def add_up(epsilons: Iterable[tuple[int, float]]) -> float:
         if math.isinf(epsilon):
             return epsilon
         exact += times * Fraction(epsilon)
-    return float_above(exact)
-
-
-def float_above(exact: Fraction) -> float:
-    """Return the smallest float that is not below a number: infinity, where floats end."""
     try:
         near = float(exact)
     except OverflowError:

@@ -9,7 +9,7 @@ from typing import Final
 
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.registry.cost import HIGH, budget_words, lifetime_epsilon, parts_of_a_year, year_of, yearly
+from overstory.privacy.registry.cost import HIGH, lifetime_epsilon, parts_of_a_year, year_of, yearly
 from overstory.privacy.statements import ALWAYS
 from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.domains.domains import Strings
@@ -234,20 +234,11 @@ def _caps(metric: Metric, written: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def registry_notes(registry: MetricRegistry) -> Iterator[str]:
-    """Return what a reviewer should know in any case; what metrics cost together `metrics show` says."""
+    """Return what a reviewer should know in any case and no page says; what a budget allows `metrics show` says."""
     bare = [name for name, metric in registry.items() if metric.attribute is None]
     if len(bare) > 1:
         names = f"{', '.join(bare)} name no attribute: if some of them tell of one thing, give them one"
         yield f"{names}, and overstory metrics show says what they cost together"
-    grouped = [name for name, metric in registry.items() if metric.groups is not None]
-    if grouped:
-        groups = registry[grouped[0]].groups
-        assert groups is not None
-        rarest = min((name for name in groups.names if not groups.hidden(name)), key=groups.expected)
-        yield (
-            f"{', '.join(grouped)}: reports name the device's {groups.by} in clear, and no epsilon protects it; the "
-            f"rarest group, {rarest}, has {groups.expected(rarest):,.0f} of {groups.devices:,} devices"
-        )
     direct = [name for name, metric in registry.items() if not metric.is_oblivious]
     if direct and len(direct) < len(registry):
         oblivious = ", ".join(name for name in registry if name not in direct)
@@ -255,5 +246,3 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
             f"{oblivious} through the relay, {', '.join(direct)} directly: a device may send both at about the same "
             "time, and a relay that passes messages on at once does not hide that; one that shuffles does"
         )
-    if registry.budget is not None:
-        yield from (f"budget: {sentence}" for sentence in budget_words(registry.budget, registry.values()))
