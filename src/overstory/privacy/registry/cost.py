@@ -335,56 +335,29 @@ def together(listed: Iterable[tuple[str | None, T]]) -> list[tuple[str | None, l
 
 
 MOST_REPORTS: Final = 1 << 20
-DAY: Final = 86_400
 
 
 def reports_until_the_end(budget: PersonBudget, metric: Metric) -> int | None:
     """Return after how many reports of a metric a budget ends that nothing else uses; None where it never does."""
     terms = metric_terms(metric)
-    most = min(limit for _, limit in budget.limits_of(metric))
-
-    cost = terms.epsilon_any
+    most, cost = min(limit for _, limit in budget.limits_of(metric)), terms.epsilon_any
     return None if cost(MOST_REPORTS) <= most else bisect_right(range(1, MOST_REPORTS), most, key=cost)
-
-
-def _days(metrics: Sequence[Metric], most: float) -> int | None:
-    """Return after how many days of reports in every period a limit ends; None where it never does."""
-
-    def cost(days: int) -> float:
-        return add_up(
-            (1, metric_terms(metric).epsilon_any(reports))
-            for metric in metrics
-            # One report in every period that so many days touch.
-            for reports in [-(-days * DAY // metric.period.seconds)]
-        )
-
-    longest = MOST_REPORTS // 48
-    return None if cost(longest) <= most else bisect_right(range(1, longest), most, key=cost)
 
 
 def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[str]:
     """Say what a budget allows, and what happens at its end, a sentence at a time."""
-    every = [*metrics]
-    listed = [metric for metric in every if metric.panel is None]
     is_yearly = budget.per == "year"
     all_reports = "All reports of any year" if is_yearly else "All reports together"
     until = " until some are a year old" if is_yearly else ""
     yield f"{all_reports} may cost epsilon {budget.epsilon:g}, {ALWAYS}; then no more are made{until}."
     for name, most in budget.attributes.items():
         yield f"All that tells of {name} may cost epsilon {most:g}, {ALWAYS}; then no more of that is reported{until}."
-    for metric in listed:
+    for metric in metrics:
+        if metric.panel is not None:
+            continue
         end = reports_until_the_end(budget, metric)
         if end is None or (is_yearly and end >= most_in_a_year(metric)):
             yield f"{metric.id} alone never reaches its end."
         else:
             reports = f"{end:,} report{'s' * (end != 1)}"
             yield f"After {reports} of {metric.id}, were it alone, this application stops reporting it by itself."
-    sooner = "" if len(listed) == len(every) else ", or sooner by answers of a panel"
-    if len(listed) > 1:
-        limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
-        for attribute, most in limits:
-            days = _days([metric for metric in listed if attribute in {None, metric.attribute}], most)
-            if days is not None and not (is_yearly and days * DAY >= YEAR):
-                what = "every metric" if attribute is None else f"everything about {attribute}"
-                what += "" if len(listed) == len(every) else " without a panel"
-                yield f"With {what} reported in each of its periods, that is after about {plural(days, 'day')}{sooner}."
