@@ -90,8 +90,7 @@ class Terms(ABC):
         return None
 
     def canonical(self) -> dict[str, Any]:
-        own = {part.name: _plain(getattr(self, part.name)) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
-        return {"kind": self.kind, **own}
+        return {"kind": self.kind} | {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
 
     def _few(self, reports: int) -> float:  # noqa: ARG002 - one output, however often it is sent
         """Exact epsilon of up to `MAX_REPORTS` reports of one value."""
@@ -134,49 +133,33 @@ class Terms(ABC):
         return add_up([(distinct, self.epsilon_permanent)])
 
 
-def part_of(part: Any) -> Any:
-    """Return terms, from their canonical form where that is given."""
-    if not isinstance(part, Mapping):
-        return part
-    if part.get("kind") not in Terms.kinds:
-        raise ParameterError(f"a part's terms are of a kind {', '.join(sorted(Terms.kinds))}, not {part.get('kind')!r}")
-    return Terms.kinds[part["kind"]](**{name: _tuples(value) for name, value in part.items() if name != "kind"})
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
 @dataclass(frozen=True)
 class AfreshTerms(Terms):
     """Reports of which each has noise of its own, whatever their mechanism memoizes elsewhere: a panel's answers."""
 
     kind: ClassVar[str] = "afresh"
-    part: Terms
+    epsilon: float  # of one report
+    most_values: int | None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "part", part_of(self.part))
+        check_positive(self.epsilon)
 
     @property
     def fresh(self) -> bool:
         return True
 
     @property
-    def most_values(self) -> int | None:  # type: ignore[override] # a field of others
-        return self.part.most_values
-
-    @property
     def epsilon_permanent(self) -> float:
         return math.inf
 
     def _few(self, reports: int) -> float:
-        return add_up([(reports, self.part.epsilon_n(1))])
+        return add_up([(reports, self.epsilon)])
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Terms):
-        return value.canonical()
-    return list(map(_plain, value)) if isinstance(value, tuple) else value
+def check_positive(epsilon: float) -> None:
+    """Raise ParameterError unless an epsilon is above 0."""
+    if not epsilon > 0:
+        raise ParameterError(f"epsilon = {epsilon!r}: give a number above 0")
 
 
 def add_up(epsilons: Iterable[tuple[int, float]]) -> float:
@@ -405,7 +388,7 @@ def terms_of(mechanism: Kind) -> Terms:
 def metric_terms(metric: Metric) -> Terms:
     """Return the terms of a metric: those of its mechanism or, in a panel, of answers with noise of their own."""
     terms = terms_of(metric.mechanism)
-    return terms if metric.panel is None else AfreshTerms(terms)
+    return terms if metric.panel is None else AfreshTerms(terms.epsilon_n(1), terms.most_values)
 
 
 def attack(mechanism: Kind, values: int | None = None) -> Attack:
@@ -436,6 +419,10 @@ def attack(mechanism: Kind, values: int | None = None) -> Attack:
     return terms_class(mechanism).attack(mechanism, values or CANDIDATES)
 
 
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
 def terms_from_json(read: Mapping[str, Any]) -> Terms:
     """Return the terms that `canonical` wrote."""
     for module in MODULES:
@@ -444,7 +431,7 @@ def terms_from_json(read: Mapping[str, Any]) -> Terms:
         raise FormatError(f"expected terms of a kind {', '.join(sorted(Terms.kinds))}, found {read!r}", field="terms")
     kind = Terms.kinds[read["kind"]]
     try:
-        terms: Terms = part_of(read)
+        terms = kind(**{name: _tuples(value) for name, value in read.items() if name != "kind"})
         usable = terms.most_values is None or terms.most_values >= 1
         usable = usable and terms.epsilon_n(1) <= terms.epsilon_permanent
     except (TypeError, ValueError, ArithmeticError) as error:

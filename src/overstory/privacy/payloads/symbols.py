@@ -40,6 +40,7 @@ from overstory.privacy.terms import (
     Success,
     Worst,
     bounded,
+    check_positive,
     share,
     terms_class,
     true_positives,
@@ -296,8 +297,7 @@ class SearchTerms(PayloadTerms):
     most_values: int = 1  # the value of the one answer
 
     def __post_init__(self) -> None:
-        if not self.epsilon > 0:
-            raise ParameterError(f"epsilon = {self.epsilon!r}: give a number above 0")
+        check_positive(self.epsilon)
 
     @property
     def epsilon_permanent(self) -> float:
