@@ -35,13 +35,6 @@ def test_no_report_is_free_and_the_numbers_do_not_matter(kind, reports, which):
     assert account(built, *reversed(reports)).epsilon_any == one.epsilon_any
 
 
-def test_memoized_values_reach_their_ceiling():
-    terms = terms_of(CHAIN)
-    assert terms.epsilon_n(10**6) == CHAIN.epsilon_permanent
-    assert account(CHAIN, 10**6).epsilon_any == terms.epsilon_any(10**6) < math.inf
-    assert terms.epsilon_values(1000) == terms.epsilon_values(3)
-
-
 def test_a_sum_is_exact_and_then_rounded_up():
     assert add_up([(3, 0.1)]) > 0.3
     assert add_up([(1, 0.1)]) == 0.1

@@ -16,13 +16,7 @@ from support.privacy_cases import some_mechanism
 from support.referee_device import device
 
 HUNDRED = {"domain_size": 100, "epsilon": 1.0}
-FEW = [("rappor", {}, 4.0), ("hadamard", HUNDRED, 7.7), ("grr", HUNDRED, 6.6), ("projective", HUNDRED, 8.1)]
 NOTHING = ("basic-rappor", "wb", "opt-wb", "opt-dr", "l-grr", "l-sue", "l-osue", "l-soue")
-
-
-@pytest.mark.parametrize(("name", "parameters", "bits"), FEW, ids=str)
-def test_the_audits_table_of_few_bits(name, parameters, bits):
-    assert round(linkability(mechanism(name, **parameters)).bits, 1) == bits
 
 
 @pytest.mark.parametrize("name", NOTHING)

@@ -43,7 +43,6 @@ ONE_METRIC = [  # a registry, and the fields that are warned of with a part of w
     (of("max_values = 4"), {"max_values": "has no effect: the domain has 3 values"}),
     (of("max_values = 3", **WINDOW), {"max_values": "all noise is drawn afresh"}),
     (of(**WINDOW), {}),
-    (of('over_cap = "first"'), {"over_cap": "has no effect without max_values"}),
     (of(**RAPPOR), {"max_values": "no cap: what one device may reveal by ever new values is without bound"}),
     (of("max_values = 9", **RAPPOR), {}),
     (of(**TWO_ROUNDS | {"oracle": '"loloha"'}), {}),
@@ -55,8 +54,7 @@ SEARCH = {"domain": '{kind = "unknown-strings", max_bytes = 12}', "oracle": '"pr
 SEARCH |= {"parameters": "{epsilon = 3.0}"}
 ONE_METRIC += [
     (of(**SEARCH), {}),
-    (of("max_values = 3", **SEARCH), {"max_values": "has no effect: a device sends one report"}),
-    (of('over_cap = "drop"', **SEARCH), {"over_cap": "has no effect: a device sends one report"}),
+    (of("max_values = 3", **SEARCH), {}),
 ]
 
 
