@@ -67,7 +67,7 @@ ABOUT = (
     ("values", rf"{OF_VALUES}{FORCE}, {SAME}"),
     ("responses", rf"{OF_VALUES}{FORCE}, {ANSWERS}"),
     # `overstory privacy`, of the parameters alone
-    ("unchanged", r"each further distinct value"),
+    ("unchanged", rf"each further distinct value, {ANSWERS}"),
     ("any", r"all that a device ever reports by these parameters"),
 )  # fmt: skip
 """A condition of `model.pairs`, and the words for it.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ALWAYS: Final = "whatever you hold and however it changes"
 UNCHANGED: Final = "only while the value never changes"
+PATTERN: Final = "not counting which reports share their noise"
 ONLY: Final = ", the only one that a device sends by these parameters"
 NOT_BOUNDED: Final = "no bound on it is computed"
 GIVEN_AWAY: Final = "enough reports of one value can give it away"
@@ -209,7 +210,7 @@ class PrivacyStatement:
         yield claims.permanent()
         if not self.terms.fresh:
             yield Claim(
-                "each further distinct value",
+                f"each further distinct value, {PATTERN}",
                 self.epsilon_permanent,
                 claims.of_values,
                 self.cautions.get("values"),

@@ -22,6 +22,7 @@ from overstory.privacy.statements import (
     ALWAYS,
     FRESH,
     NOT_BOUNDED,
+    PATTERN,
     SAME_PATTERN,
     UNCHANGED,
     Claim,
@@ -34,7 +35,6 @@ from overstory.protocol.metrics.period import YEAR
 
 YEARS: Final = 10  # for how many years a panel's answers are added up, in a line of their own
 
-PATTERN: Final = "not counting which reports share their noise"
 IN_FORCE: Final = ", by the parameters in force"
 
 ANY: Final = (
