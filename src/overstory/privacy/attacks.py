@@ -59,18 +59,14 @@ class Linkability:
     def has_payload(self) -> bool:
         return self.unchanged != self.always
 
-    @property
-    def is_pseudonym(self) -> bool:
-        """Whether two reports share more than ten bits, equal or alike: enough to tell a device from most others."""
-        return max(self.bits, self.likeness.beyond(1)) > FEW_BITS
-
     def unchanged_words(self) -> str:
         """Say what is the same while the value does not change, and how many devices with the value share it."""
         return self.unchanged.words("devices with that value" if self.has_payload else "devices")
 
     def carried(self) -> str:
         """Say to a person what could put her reports together, though they carry no name."""
-        if self.is_pseudonym:
+        # Of two reports, equal or alike: enough to tell a device from most others.
+        if max(self.bits, self.likeness.beyond(1)) > FEW_BITS:
             return f"Reports carry no name, but they can be put together without one: {self.words()}."
         nameless = "Reports carry no name, and the collector keeps no address"
         return f"{nameless}; {self.words()}."

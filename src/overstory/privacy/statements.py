@@ -47,11 +47,6 @@ class Claim:
     reason: str | None = None  # why there is no bound, where there is none
 
     @property
-    def conditional(self) -> bool:
-        """Whether it holds under a condition only, which `about` names."""
-        return self.kind not in {"any", "report", "years"}
-
-    @property
     def amount(self) -> str:
         """The epsilon as a line begins with it: "no bound" where it is infinite."""
         return "no bound" if math.isinf(self.epsilon) else f"epsilon {self.epsilon_words}"
@@ -63,7 +58,8 @@ class Claim:
             return f"{self.about}; {self.reason or NOT_BOUNDED}"
         if self.epsilon > MOST:
             return f"{self.about}; somebody could be {CERTAIN}"
-        return f"{self.about}; odds move by a factor of {'' if self.conditional else 'at most '}{factor(self.epsilon)}"
+        most = "at most " if self.kind in {"any", "report", "years"} else ""  # the others hold under a condition
+        return f"{self.about}; odds move by a factor of {most}{factor(self.epsilon)}"
 
     @property
     def sentence(self) -> str:
@@ -129,11 +125,6 @@ class Claims:
         rests = NO_CEILING if self.terms.fresh or math.isinf(epsilon) else PERMANENT
         about, caution = f"any number of reports, {UNCHANGED}", self.cautions.get("permanent")
         return Claim(about, epsilon, rests, caution, kind="permanent", reason=GIVEN_AWAY)
-
-    @property
-    def of_values(self) -> str:
-        most = "" if self.terms.most_values is None else f" and {self.terms.most_values}"
-        return f"D distinct values cost D times as much, D being at most the number of reports{most}; {SAME_PATTERN}"
 
 
 def why_unbounded(every: Iterable[Terms]) -> str:
@@ -209,13 +200,12 @@ class PrivacyStatement:
             return
         yield claims.permanent()
         if not self.terms.fresh:
-            yield Claim(
-                f"each further distinct value, {PATTERN}",
-                self.epsilon_permanent,
-                claims.of_values,
-                self.cautions.get("values"),
-                kind="values",
+            most = "" if self.terms.most_values is None else f" and {self.terms.most_values}"
+            rests = (
+                f"D distinct values cost D times as much, D being at most the number of reports{most}; {SAME_PATTERN}"
             )
+            about, caution = f"each further distinct value, {PATTERN}", self.cautions.get("values")
+            yield Claim(about, self.epsilon_permanent, rests, caution, kind="values")
 
     def plain_words(self) -> str:
         """Say it to a person, of each kind of claim the last: first what holds whatever the person does."""
