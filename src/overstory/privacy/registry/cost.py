@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from overstory.presentation.document import KeyValues
@@ -215,26 +215,26 @@ def metric_cost(
     mine = Ledger() if so_far is None else so_far.of({metric.id})
     if mine.reports:
         return _so_far(metric, mine)
-    if reports is None and not metric.once:
-        planned, year = _of_a_year(metric), yearly([metric], budget, is_counted=True)
-        is_less = year.epsilon < planned.headline.epsilon
-        return replace(planned, lines=(year, *planned.lines[1:])) if is_less else planned
-    return _planned(metric, 1 if metric.once else reports or 1)
-
-
-def _of_a_year(metric: Metric) -> MetricCost:
-    claims, reports, window = Claims.of(metric), most_in_a_year(metric), metric.window
-    if metric.panel is not None:
-        first = claims.in_years(reports, word="answer")
-        return _planned(metric, reports, (first, claims.unchanged(), claims.in_years(reports, YEARS, "answer")))
-    few = (claims.any_history(window),) if window is not None and 1 < window < reports else ()
-    return _planned(metric, reports, (claims.in_years(reports), *few, *_of_the_parameters(metric, claims)))
-
-
-def _planned(metric: Metric, reports: int, lines: tuple[Claim, ...] = ()) -> MetricCost:
     claims = Claims.of(metric)
-    lines = lines or (claims.any_history(reports), *_of_the_parameters(metric, claims))
-    return MetricCost(metric.attribute, lines, metric.id, reports, True, 0, metric.max_values)
+    if reports is None and not metric.once:
+        number, lines = most_in_a_year(metric), (*_of_a_year(metric, claims, budget),)
+    else:
+        number = 1 if metric.once else reports or 1
+        lines = claims.any_history(number), *_of_the_parameters(metric, claims)
+    return MetricCost(metric.attribute, lines, metric.id, number, True, 0, metric.max_values)
+
+
+def _of_a_year(metric: Metric, claims: Claims, budget: PersonBudget | None) -> Iterator[Claim]:
+    reports, window, word = most_in_a_year(metric), metric.window, "report" if metric.panel is None else "answer"
+    year, kept = claims.in_years(reports, word=word), yearly([metric], budget, is_counted=True)
+    yield kept if kept.epsilon < year.epsilon else year
+    if metric.panel is not None:
+        yield claims.unchanged()
+        yield claims.in_years(reports, YEARS, word)
+        return
+    if window is not None and 1 < window < reports:
+        yield claims.any_history(window)
+    yield from _of_the_parameters(metric, claims)
 
 
 def _so_far(metric: Metric, ledger: Ledger) -> MetricCost:
