@@ -132,6 +132,36 @@ def inferred(found):
     yield cost(found, found["words"], math.inf, in_force=True)
 
 
+CERTAINTY = r"(?:to practical certainty|by a factor of at most [\d.,]+|without bound|practically certain|a factor of up to [\d.,]+),? \(?(?:\()?epsilon (?P<e>no bound|[\d.,]+)\)"
+SPOKEN = (
+    ("any", rf"Any (?P<n>\d+) reports of one device, whatever it holds and however that changes, can change anyone's guess between two histories {CERTAINTY}\."),
+    ("any", rf"One report can change anyone's guess between two values {CERTAINTY}\."),
+    ("unchanged", rf"After (?P<n>\d+) reports of the same value it is {CERTAINTY}\."),
+    ("ever", rf"However many reports of the same value there are, it is {CERTAINTY}; each different value adds the same amount\."),
+    ("", r"But for a chance of [\de.-]+ it is [^.]*\.?[^.]*\(epsilon [\d.,]+\)\."),
+    ("", r"A change of value can be certain from \d+ reports: the same value always sends the same report\."),
+    ("", r"There is no permanent noise: enough reports of one value give it away\."),
+    ("", r"A device sends one report by these parameters, and no other: however its value changes, this is all that it ever reveals by them\."),
+    ("", r"The best guess among [\d,]+ equally likely values is right in .* from any number\."),
+)  # fmt: skip
+
+
+def spoken(found):
+    """Read the paragraph of `overstory privacy`, sentence by sentence; what the attacker achieves is not judged."""
+    rest = found.string
+    while rest:
+        told = ((condition, re.match(pattern, rest)) for condition, pattern in SPOKEN)
+        condition, sentence = next((pair for pair in told if pair[1]), ("", None))
+        if sentence is None:
+            raise UnknownSentenceError(rest)
+        rest = rest[sentence.end() :].strip()
+        if condition:
+            given = sentence.groupdict()
+            number = None if condition == "ever" else int(given.get("n") or 1)
+            meant = "unchanged" if condition == "ever" else condition
+            yield Claim("epsilon", sentence[0], epsilon_of(given["e"]), condition=meant, reports=number)
+
+
 def guessed(found):
     """Read how often a guess is right as the odds that it stands for: 74 of 100 cases are odds of 74 to 26."""
     right, of = (int(found[name].replace(",", "")) for name in ("right", "of"))
@@ -199,6 +229,7 @@ JUDGED = (
     (r"(?P<amount>No bound|Epsilon [\d.,]+): (?P<words>.*)", cost_line),
     (r"(?P<words>[^|]*) \| (?P<amount>no bound|[\d.,]+(?: \([\d.,]+ at delta [\de.-]+\))?) \| (?:(?P<odds>[\d.,]+) times|practically certain|without bound) \| (?:\[\d+\] ?)+", table_row),
     (r"Before: any of [\d,]+ values, all alike\. After: the likeliest is [\d.,]+ times as likely as before\. What is promised of any two values: (?P<words>.*)\.", inferred),
+    (r"(?:Any \d+ reports of one device,|One report can change anyone's guess) .*", spoken),
     (r"(?:One report from now on|All reports of (?:any|the first) year): whoever reads (?:it|them) could be practically certain of the truth\.(?: Later years can add to it\.)?", plainly("certain")),
     (r"One report from now on: whoever guesses from it which of two equally likely answers is yours is right in at most (?P<right>[\d,]+) of (?P<of>[\d,]+) cases\. A coin is right in half\.", guessed),
     (r"All reports of (?:any|the first) year: whoever guesses from them which of two equally likely lists of answers is yours is right in at most (?P<right>[\d,]+) of (?P<of>[\d,]+) cases\.(?: Later years can add to it\.)?", plainly("a year's guess")),
@@ -259,7 +290,6 @@ PLAIN = (
     r"breaks-counts \| .*|\w+ needs a new metric id: people agreed to less",
     r"overstory: error: .*",  # it refuses to say anything
     r"\w+: (?:T|Another title), (?:one report every|at most|\d+ answers? a) .*|[\w-]+: (?:domain_size|epsilon|num_|f|of|grr|max_values).*",
-    r"The best guess among [\d,]+ equally likely values is right in .* from any number\.",  # what the attacker achieves
     r"A liar's report counts for up to [\d.,]+ honest ones of a value\.",
     r"What is sent in clear \| .*",
     # what a claim of shuffled reports rests on

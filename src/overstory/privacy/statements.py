@@ -28,7 +28,6 @@ UNCHANGED: Final = "only while the value never changes"
 PATTERN: Final = "not counting which reports share their noise"
 ONLY: Final = ", the only one that a device sends by these parameters"
 NOT_BOUNDED: Final = "no bound on it is computed"
-GIVEN_AWAY: Final = "enough reports of one value can give it away"
 CHANGED: Final = "the same value always sends the same report, so two different ones prove a change"
 
 
@@ -49,7 +48,7 @@ class Claim:
     @property
     def amount(self) -> str:
         """The epsilon as a line begins with it: "no bound" where it is infinite."""
-        return "no bound" if math.isinf(self.epsilon) else f"epsilon {self.epsilon_words}"
+        return "no bound" if math.isinf(self.epsilon) else f"epsilon {epsilon_text(self.epsilon)}"
 
     @property
     def words(self) -> str:
@@ -123,8 +122,9 @@ class Claims:
     def permanent(self) -> Claim:
         epsilon = self.terms.epsilon_permanent
         rests = NO_CEILING if self.terms.fresh or math.isinf(epsilon) else PERMANENT
-        about, caution = f"any number of reports, {UNCHANGED}", self.cautions.get("permanent")
-        return Claim(about, epsilon, rests, caution, kind="permanent", reason=GIVEN_AWAY)
+        return Claim(
+            f"any number of reports, {UNCHANGED}", epsilon, rests, self.cautions.get("permanent"), kind="permanent"
+        )
 
 
 def why_unbounded(every: Iterable[Terms]) -> str:
@@ -208,9 +208,36 @@ class PrivacyStatement:
             yield Claim(about, self.epsilon_permanent, rests, caution, kind="values")
 
     def plain_words(self) -> str:
-        """Say it to a person, of each kind of claim the last: first what holds whatever the person does."""
-        said = {claim.kind: claim.sentence for claim in self.claims}
-        return " ".join((*said.values(), self.attack.plain_words()))
+        """Say it to a person: first what holds whatever the person does."""
+        return " ".join((*self._sentences(), self.attack.plain_words()))
+
+    def _sentences(self) -> Iterator[str]:
+        number = max((n for n, epsilon in self.epsilon_any.items() if math.isfinite(epsilon)), default=1)
+        if number > 1:
+            yield (
+                f"Any {number} reports of one device, whatever it holds and however that changes, can change anyone's "
+                f"guess between two histories {_by_factor(self.epsilon_any[number])}."
+            )
+        if self.epsilon_at_delta.get(number, math.inf) < self.epsilon_any.get(number, 0.0):
+            yield f"But for a chance of {self.delta:g} it is {_by_factor(self.epsilon_at_delta[number])}."
+        yield f"One report can change anyone's guess between two values {_by_factor(self.epsilon_report)}."
+        number = max(self.epsilon_n, default=1)
+        if number > 1 and self.epsilon_n[number] < self.epsilon_permanent:
+            yield f"After {number} reports of the same value it is {_by_factor(self.epsilon_n[number])}."
+        if self.terms.once:
+            yield (
+                "A device sends one report by these parameters, and no other: however its value changes, this is all "
+                "that it ever reveals by them."
+            )
+        elif math.isinf(self.epsilon_permanent):
+            yield "There is no permanent noise: enough reports of one value give it away."
+        else:
+            yield (
+                f"However many reports of the same value there are, it is {_by_factor(self.epsilon_permanent)}; "
+                "each different value adds the same amount."
+            )
+        if self.terms.proves_changes:
+            yield "A change of value can be certain from 2 reports: the same value always sends the same report."
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
@@ -298,6 +325,13 @@ def statement(
         domain_size=mechanism.domain_size,
         influence=mechanism.influence,
     )
+
+
+def _by_factor(epsilon: float) -> str:
+    if math.isinf(epsilon):
+        return f"without bound (epsilon {epsilon_text(epsilon)})"
+    to = "to practical certainty" if epsilon > MOST else f"by a factor of at most {factor(epsilon)}"
+    return f"{to} (epsilon {epsilon_text(epsilon)})"
 
 
 def by_number(epsilons: Mapping[int, float]) -> dict[str, float | None]:

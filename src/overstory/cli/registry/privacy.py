@@ -98,7 +98,7 @@ def _blocks(
     yield from claims_blocks(statement.claims)
     votes = statement.influence
     liars = f"A liar's report counts for up to {votes.up:.1f} honest ones of a value." if votes else ""
-    yield Lines(statement.attack.plain_words(), f"Linkable: {statement.linkable.words()}.", *([liars] if liars else []))
+    yield Lines(statement.plain_words(), f"Linkable: {statement.linkable.words()}.", *([liars] if liars else []))
     if shuffled is not None:
         words = shuffled.words()
         yield Lines(f"{words[:1].upper()}{words[1:]}. It rests on this:", *shuffled.rests_on)
