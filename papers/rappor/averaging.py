@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.client import Randomizer
-from overstory.privacy.attacks import evidence_of, posterior
+from overstory.privacy.attacks import posterior
+from overstory.privacy.terms import terms_class
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.sampling import SeededEntropy
@@ -79,7 +80,7 @@ def _one_device(mechanism: BitMechanism, seed: int) -> tuple[list[float], float]
     device = Randomizer(mechanism, secret=secret, metric="averaging", entropy=SeededEntropy(seed))
     truth, even = CANDIDATES[seed % len(CANDIDATES)], dict.fromkeys(CANDIDATES, 1.0)
     reports = [device.report(truth) for _ in range(SEEN[-1])]
-    evidence = evidence_of(mechanism, reports)
+    evidence = terms_class(mechanism).evidence(mechanism, reports)
     weights = [evidence(candidate) for candidate in CANDIDATES]
     return [posterior(mechanism, reports[:n], even)[truth] for n in SEEN], float(max(weights) - min(weights))
 

@@ -247,7 +247,7 @@ def test_lint_names_faults_of_parameters_where_the_domain_has_one_too(folder):
     assert "bad.toml: 3 faults" in out
 
 
-def test_the_warnings_look_through_the_keys_once_and_not_for_every_metric(monkeypatch):
+def test_the_warnings_look_keys_up_and_walk_through_them_for_no_metric(monkeypatch):
     """3,000 metrics took 22 s: four times the metrics took sixteen times as long."""
     head, body = REGISTRY_OF_ONE.split("[metrics.colour]")
     text, walks = head + "".join(f"[metrics.m{n}]{body}" for n in range(20)), []
@@ -259,7 +259,7 @@ def test_the_warnings_look_through_the_keys_once_and_not_for_every_metric(monkey
 
     monkeypatch.setattr("overstory.privacy.registry.warnings.positions", lambda text: Watched(positions(text)))
     assert len(registry_warnings(parse_registry(text), text, dt.date(2026, 11, 22))) == 21
-    assert len(walks) == 1
+    assert not walks
 
 
 def test_a_plan_says_what_will_not_be_seen(folder):

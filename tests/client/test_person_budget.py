@@ -59,18 +59,19 @@ def test_whether_a_report_is_made_is_the_same_for_all_histories_of_values(tmp_pa
 
 
 def test_a_budget_that_looks_at_the_values_is_caught(tmp_path, monkeypatch):
-    """What the ledger says was spent depends on the values: as a rule for silence it tells them."""
+    """How many noisy answers were used depends on the values: as a rule for silence it tells them."""
 
-    def by_the_ledger(self, metric):
+    def by_the_answers(self, metric):
         return self.spent + metric.mechanism.epsilon_report <= self.most
 
     def looking(self, registry, rows, now, pending=()):
         honest(self, registry, rows, now, pending)
-        self.spent, self.most = ledger_of(rows).epsilon, registry.budget.epsilon
+        accounts, self.most = ledger_of(rows).accounts, registry.budget.epsilon
+        self.spent = sum(len(account.numbered) * account.terms.epsilon_permanent for account in accounts)
 
     honest = Allowance.__init__
     monkeypatch.setattr(Allowance, "__init__", looking)
-    monkeypatch.setattr(Allowance, "allows", by_the_ledger)
+    monkeypatch.setattr(Allowance, "allows", by_the_answers)
     assert len(patterns(tmp_path, GRR, PersonBudget(2.5))) > 1
 
 

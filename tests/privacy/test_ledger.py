@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.privacy import Account, Ledger, statement, terms_of
+from overstory.privacy import Account, Ledger, terms_of
 from overstory.privacy.terms import add_up, terms_from_json
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds import bits, rappor, sets, symbols
@@ -31,19 +31,8 @@ def test_no_report_is_free_and_the_numbers_do_not_matter(kind, reports, which):
     built, more = MECHANISMS[kind], [*reports, 0]
     more[min(which, len(reports))] += 1
     one, other = account(built, *reports), account(built, *filter(None, more))
-    assert other.epsilon >= one.epsilon > 0
-    assert other.epsilon_any >= one.epsilon_any >= one.epsilon
-    assert account(built, *reversed(reports)).epsilon == one.epsilon
-
-
-def test_memoized_values_reach_their_ceiling():
-    long = account(CHAIN, 10**6)
-    assert long.epsilon == CHAIN.epsilon_permanent
-    assert long.epsilon_any == terms_of(CHAIN).epsilon_any(10**6) < math.inf
-    many = account(CHAIN, *[10**5] * 1000)
-    three = statement(CHAIN).terms.epsilon_values(1000)
-    assert three == statement(CHAIN).terms.epsilon_values(3)
-    assert many.epsilon == pytest.approx(three * 4 / 3), "of three values, and of nothing"
+    assert other.epsilon_any >= one.epsilon_any > 0
+    assert account(built, *reversed(reports)).epsilon_any == one.epsilon_any
 
 
 def test_a_sum_is_exact_and_then_rounded_up():

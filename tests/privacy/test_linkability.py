@@ -16,13 +16,7 @@ from support.privacy_cases import some_mechanism
 from support.referee_device import device
 
 HUNDRED = {"domain_size": 100, "epsilon": 1.0}
-FEW = [("rappor", {}, 4.0), ("hadamard", HUNDRED, 7.7), ("grr", HUNDRED, 6.6), ("projective", HUNDRED, 8.1)]
 NOTHING = ("basic-rappor", "wb", "opt-wb", "opt-dr", "l-grr", "l-sue", "l-osue", "l-soue")
-
-
-@pytest.mark.parametrize(("name", "parameters", "bits"), FEW, ids=str)
-def test_the_audits_table_of_few_bits(name, parameters, bits):
-    assert round(linkability(mechanism(name, **parameters)).bits, 1) == bits
 
 
 @pytest.mark.parametrize("name", NOTHING)
@@ -57,7 +51,7 @@ def test_a_crowd_of_one_payload_is_counted_among_devices_with_one_value(name):
 
 @pytest.mark.parametrize("devices", [0, -1, 1.5, True])
 def test_a_number_of_devices_that_is_none(devices):
-    with pytest.raises(ParameterError, match="whole number above 0"):
+    with pytest.raises(ParameterError, match="whole number from 1"):
         Constant.uniform(4).crowd(devices)
 
 
@@ -118,7 +112,7 @@ def test_what_many_bits_share_as_a_review_measured_it():
     hundred, thousand = (linkability(mechanism("l-osue", domain_size=d, **TWO)) for d in (100, 1000))
     assert [round(hundred.shared(n), 1) for n in (1, 3, 30)] == [2.7, 17.0, 53.1]
     assert [round(thousand.shared(n)) for n in (1, 3, 30)] == [27, 168, 527]
-    assert not hundred.is_pseudonym
+    assert "can be put together without one" not in hundred.carried()
     assert "can be put together without one" in thousand.carried()
     for stated in (hundred, thousand):
         assert "nothing stays the same" not in stated.words()

@@ -120,9 +120,7 @@ ALWAYS = "\n\n" + OFTEN.partition("\n\n")[2].replace("colour", "often")
 def test_a_yearly_budget_that_no_year_reaches_is_said_to_have_no_end():
     registry = parse_registry(example_text(PANEL, ALWAYS, parameters="{epsilon = 4.0}"))
     for epsilon, said in ((9.0, "often alone never reaches its end."), (1.0, "After 20 reports of often")):
-        words = " ".join(budget_words(PersonBudget(epsilon, per="year"), registry.values()))
-        assert said in words
-        assert "days" not in words
+        assert said in " ".join(budget_words(PersonBudget(epsilon, per="year"), registry.values()))
 
 
 def test_an_attribute_is_added_up_where_several_metrics_share_it():
@@ -142,7 +140,6 @@ def test_an_attribute_is_added_up_where_several_metrics_share_it():
     total, of_age = total_costs([metric_cost(one) for one in metrics], listed)
     assert total.headline == yearly(metrics)
     assert of_age.headline == yearly(metrics[:2])
-    assert total.line("pattern").about == "a year's reports, not counting which reports share their noise"
 
 
 RELEASES = '{by = "release", shares = {"1.0" = 0.6, "1.1" = 0.3}, devices = 500000}'

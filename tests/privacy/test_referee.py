@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from overstory.privacy import attack, terms_of
-from overstory.privacy.ledger import Account, Ledger
 from overstory.privacy.statements import statement
 from overstory.privacy.terms import percent
 from overstory.protocol.channels import BinaryChannel
@@ -42,10 +41,6 @@ def claims_of(one: Any, reports: int) -> dict[str, float]:
         claims |= {"own report": one.epsilon_report, "own permanent": one.epsilon_permanent}
     for distinct in range(1, reports + 1):
         claims[f"values {distinct}"] = told.terms.epsilon_values(distinct, reports=reports)
-        numbered = (0, reports - distinct + 1), *((number, 1) for number in range(1, distinct))
-        ledger = Ledger((Account("metric", one.digest.hex(), told.terms, numbered),))
-        claims[f"ledger of {distinct} values"] = ledger.epsilon
-    claims["ledger, any"] = ledger.epsilon_any
     return claims
 
 
@@ -59,9 +54,8 @@ def exact_truths_of(truth: Truth, reports: int) -> dict[str, Decimal]:
 
 def truths_of(truth: Truth, reports: int) -> dict[str, Decimal]:
     found = exact_truths_of(truth, reports) | {"any": truth.anything(reports)}
-    found["ledger, any"] = found["any"]
     for distinct in range(1, reports + 1):
-        found[f"values {distinct}"] = found[f"ledger of {distinct} values"] = truth.same_pattern(reports, distinct)
+        found[f"values {distinct}"] = truth.same_pattern(reports, distinct)
     return found
 
 

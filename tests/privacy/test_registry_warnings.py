@@ -43,7 +43,6 @@ ONE_METRIC = [  # a registry, and the fields that are warned of with a part of w
     (of("max_values = 4"), {"max_values": "has no effect: the domain has 3 values"}),
     (of("max_values = 3", **WINDOW), {"max_values": "all noise is drawn afresh"}),
     (of(**WINDOW), {}),
-    (of('over_cap = "first"'), {"over_cap": "has no effect without max_values"}),
     (of(**RAPPOR), {"max_values": "no cap: what one device may reveal by ever new values is without bound"}),
     (of("max_values = 9", **RAPPOR), {}),
     (of(**TWO_ROUNDS | {"oracle": '"loloha"'}), {}),
@@ -55,8 +54,7 @@ SEARCH = {"domain": '{kind = "unknown-strings", max_bytes = 12}', "oracle": '"pr
 SEARCH |= {"parameters": "{epsilon = 3.0}"}
 ONE_METRIC += [
     (of(**SEARCH), {}),
-    (of("max_values = 3", **SEARCH), {"max_values": "has no effect: a device sends one report"}),
-    (of('over_cap = "drop"', **SEARCH), {"over_cap": "has no effect: a device sends one report"}),
+    (of("max_values = 3", **SEARCH), {}),
 ]
 
 
@@ -198,14 +196,11 @@ def test_lint_names_the_line_and_takes_the_collectors_address(tmp_path):
 
 BOTH = "colour through the relay, first directly: a device may send both at about the same time"
 ALONE = oblivious_registry(RELAY, FIRST.keys, colour=DEFAULT["colour"] + OBLIVIOUS).text
-RAREST = "m: reports name the device's release in clear, and no epsilon protects it; the rarest group, other, has"
 NOTES = [
     (relayed(), [BOTH]),
     (ALONE, []),
-    (grouped(), [f"{RAREST} 50,000 of 500,000 devices"]),
     (plain_registry("m", "n"), ["m, n name no attribute: if some of them tell of one thing, give them one"]),
     (plain_registry("m", "n", attribute='"looks"'), []),
-    ("budget = {epsilon = 4.0}\n" + example_text(), ["budget: All reports together may cost epsilon 4, "]),
 ]
 
 

@@ -1,10 +1,9 @@
-"""What is said of a metric of unknown values: its page, its cost, and which changes reveal more."""
+"""What is said of a metric of unknown values: which panels reveal more, and what links answers."""
 
 import pytest
 
 from overstory.privacy.attacks import linkability, metric_linkability
 from overstory.privacy.registry.changes import Harm, compare_registries
-from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.metrics import parse_registry
 from support.registry_texts import registry_text
 
@@ -19,38 +18,7 @@ def registry(*given):
     return parse_registry(text(*given))
 
 
-KNOWN = STRINGS.replace("12", '12, known = ["oak", "elm"]')
-FIRST, KNOWING, HALF = registry(), registry("epsilon = 3.0", KNOWN), registry("epsilon = 1.5")
 YEAR, QUARTER = 'panel = {cycle = "year"}', 'panel = {cycle = "quarter"}'
-
-
-def of_the_past(*registries):
-    return [c for c in compare_registries(*registries) if c.what in {"parameters", "domain"} and c.kind != Harm.BREAKS]
-
-
-@pytest.mark.parametrize(
-    ("registries", "cost"),
-    [
-        ((FIRST, KNOWING), "cost 6 together, where 3 was promised"),
-        ((FIRST, HALF), "cost 4.5 together, where 3 was promised"),
-        ((FIRST, HALF, KNOWING), "cost 7.5 together, where 1.5 was promised"),
-        ((FIRST, KNOWING, FIRST), "cost 6 together, where 3 was promised; "),  # the first answer stays
-    ],
-)
-def test_without_a_panel_every_plan_costs_its_epsilon_again(registries, cost):
-    (said,) = of_the_past(*registries)
-    assert said.kind is Harm.WEAKENS
-    assert cost in said.detail
-
-
-def test_in_a_panel_another_plan_asks_for_no_more():
-    first, second = registry("epsilon = 3.0", STRINGS, YEAR), registry("epsilon = 3.0", KNOWN, YEAR)
-    assert not of_the_past(first, second)
-    assert Harm.WEAKENS not in {change.kind for change in compare_registries(first, second)}
-    costs = [metric_cost(each["word"]).headline.epsilon for each in (first, second)]
-    assert costs == [3.0, 3.0]
-    more = registry("epsilon = 4.0", KNOWN, YEAR)
-    assert Harm.WEAKENS in {change.kind for change in compare_registries(first, more)}
 
 
 @pytest.mark.parametrize(

@@ -125,9 +125,7 @@ def of_reports(claim, scene, condition):
         under = (force,) if claim.in_force else dict.fromkeys((*scene.steps, force))
         return max(truth((each,), scene.values, condition) for each in under)
     if claim.reports == len(scene.steps):
-        # "Your reports, only with the same pattern": with that of her own history.
-        like = scene.history if claim.so_far and claim.condition in {"values", "responses"} else None
-        return truth(scene.steps, scene.values, condition, like=like, **about)
+        return truth(scene.steps, scene.values, condition, **about)
     return truth((force,) * min(claim.reports, most), scene.values, condition, **about)
 
 

@@ -304,7 +304,7 @@ def pairs(found: Lives, condition: str) -> np.ndarray:
 
 
 @lru_cache(maxsize=100_000)
-def truth(steps, values, condition, *, ever=False, distinct=None, spare=False, like=None):
+def truth(steps, values, condition, *, ever=False, distinct=None, spare=False):
     """Return by how much the worst two histories are told apart that meet a condition.
 
     Parameters
@@ -317,8 +317,6 @@ def truth(steps, values, condition, *, ever=False, distinct=None, spare=False, l
         Only histories of at most so many different values.
     spare
         Whether a value that is outside the domain is not counted among these.
-    like
-        Only histories that meet the condition with this one.
     """
     if not steps:
         return 0.0
@@ -328,14 +326,8 @@ def truth(steps, values, condition, *, ever=False, distinct=None, spare=False, l
         if distinct is not None:
             few = np.array([few_values(steps, history, spare) <= distinct for history in found.histories])
             table &= np.outer(few, few)
-        if like is not None:
-            alike = table[found.histories.index(like)]
-            table &= np.outer(alike, alike)
-        chosen = found.losses[table]
-        by_cohort.append(float(chosen.max(initial=0.0)))
-    # Which of its responses are equal depends on the device's cohort, which is not asked here.
-    summary = min if like is not None and condition == "responses" else max
-    return summary(by_cohort, default=0.0)
+        by_cohort.append(float(found.losses[table].max(initial=0.0)))
+    return max(by_cohort, default=0.0)
 
 
 def few_values(steps: tuple[bytes, ...], history: Sequence[Any], spare: bool) -> int:

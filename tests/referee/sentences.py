@@ -60,16 +60,13 @@ OF_VALUES = r"any number of reports of (?:(?P<values>[\d,]+) values?(?P<spare> a
 ABOUT = (
     ("any", rf"whatever you hold and however it changes: (?P<yours>your )?{N}(?P<only>, the only one that a device sends by these parameters)?"),
     ("any", rf"whatever you hold and however it changes, {YEARS}: {OF_YEARS}(?P<ends>, until the budget is used up)?"),
-    ("responses", rf"a year's reports, {ANSWERS}"),
-    ("values", rf"(?P<yours>your )?{N}, {SAME}"),
     ("any", rf"one report{FORCE}"),
     ("unchanged", rf"(?P<yours>your )?{N}, {STILL}"),
-    ("unchanged", rf"any number of reports{FORCE}, {STILL}"),
-    ("values", rf"{OF_VALUES}{FORCE}, {SAME}"),
-    ("responses", rf"(?P<yours>your )?{N}, {ANSWERS}"),
-    ("responses", rf"{OF_VALUES}{FORCE}, {ANSWERS}"),
+    ("unchanged", rf"any number of reports, {STILL}"),
+    ("values", rf"{OF_VALUES}, {SAME}"),
+    ("responses", rf"{OF_VALUES}, {ANSWERS}"),
     # `overstory privacy`, of the parameters alone
-    ("unchanged", r"each further distinct value"),
+    ("unchanged", rf"each further distinct value, {ANSWERS}"),
     ("any", r"all that a device ever reports by these parameters"),
 )  # fmt: skip
 """A condition of `model.pairs`, and the words for it.

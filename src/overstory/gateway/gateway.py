@@ -269,7 +269,6 @@ class Gateway:
             "window": window,
             "epsilon_window": finite(in_window),
             "windows": None if window is None else cost.made / window,
-            "epsilon_total": finite(mine.epsilon),
             "epsilon_any": finite(mine.epsilon_any),
             "delta": DELTA,
             "epsilon_at_delta": finite(mine.epsilon_at(DELTA)),

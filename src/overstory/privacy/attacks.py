@@ -15,14 +15,14 @@ For bits it is a product over bits, and a bit that was 1 in s of n reports has P
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from overstory.presentation.formats import share
 from overstory.privacy.shared import NO_LIKENESS, Constant, Likeness, bits_text
-from overstory.privacy.terms import PRECISE, Evidence, terms_class
+from overstory.privacy.terms import PRECISE, terms_class
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Report, check_cohort
 
@@ -59,18 +59,14 @@ class Linkability:
     def has_payload(self) -> bool:
         return self.unchanged != self.always
 
-    @property
-    def is_pseudonym(self) -> bool:
-        """Whether two reports share more than ten bits, equal or alike: enough to tell a device from most others."""
-        return max(self.bits, self.likeness.beyond(1)) > FEW_BITS
-
     def unchanged_words(self) -> str:
         """Say what is the same while the value does not change, and how many devices with the value share it."""
         return self.unchanged.words("devices with that value" if self.has_payload else "devices")
 
     def carried(self) -> str:
         """Say to a person what could put her reports together, though they carry no name."""
-        if self.is_pseudonym:
+        # Of two reports, equal or alike: enough to tell a device from most others.
+        if max(self.bits, self.likeness.beyond(1)) > FEW_BITS:
             return f"Reports carry no name, but they can be put together without one: {self.words()}."
         nameless = "Reports carry no name, and the collector keeps no address"
         return f"{nameless}; {self.words()}."
@@ -143,7 +139,8 @@ def posterior(mechanism: Kind, reports: Iterable[Report], prior: Mapping[V, floa
             raise ParameterError(f"prior of {value!r} is {weight!r}: give a number from 0")
     if not any(weight > 0 for weight in prior.values()):
         raise ParameterError("no candidate has a positive prior: give at least one")
-    evidence = [evidence_of(mechanism, seen) for seen in _by_cohort(mechanism, reports)]
+    kind = terms_class(mechanism)
+    evidence = [kind.evidence(mechanism, seen) for seen in _by_cohort(mechanism, reports)]
     with localcontext(PRECISE):
         losses = {value: sum((of_cohort(value) for of_cohort in evidence), Decimal(0)) for value in prior}
     # Bayes with the largest log likelihood taken out, so that no exponential underflows.
@@ -151,11 +148,6 @@ def posterior(mechanism: Kind, reports: Iterable[Report], prior: Mapping[V, floa
     weights = {value: prior[value] * math.exp(loss - best) for value, loss in losses.items()}
     total = math.fsum(weights.values())
     return {value: weight / total for value, weight in weights.items()}
-
-
-def evidence_of(mechanism: Kind, reports: Sequence[Report]) -> Evidence:
-    """Return the function from a value to ln P(reports | value), up to one constant, for reports of one cohort."""
-    return terms_class(mechanism).evidence(mechanism, reports)
 
 
 def _by_cohort(mechanism: Kind, reports: Iterable[Report]) -> list[list[Report]]:

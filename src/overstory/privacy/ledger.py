@@ -1,15 +1,12 @@
 """The ledger: what one person's device has spent, in whole numbers, from which the cost is computed.
 
-A *value* here is a permanent response. The reports of one share it, and cost epsilon_n; all else within a ledger is
-*sequential* composition: the epsilons of metrics, of mechanisms and of values add up. *Parallel* composition, where the
-largest epsilon counts, is across people alone: nothing of one person composes in parallel, whatever a collector is said
-to be unable to link. `epsilon` compares with histories of the same pattern of equal and different permanent responses,
-`epsilon_any` with any history of as many reports.
+Within an account epsilon is that of any two histories of as many reports. Accounts are *sequential* composition: their
+epsilons add up. *Parallel* composition, where the largest epsilon counts, is across people alone: nothing of one person
+composes in parallel, whatever a collector is said to be unable to link.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -28,8 +25,8 @@ class Account:
     >>> from overstory.protocol.kinds.registry import mechanism
     >>> colour = mechanism("basic-rappor", domain_size=4)
     >>> account = Account("colour", colour.digest.hex(), terms_of(colour), ((0, 2), (1, 1)))
-    >>> account.reports, round(account.epsilon, 4)
-    (3, 1.5456)
+    >>> account.reports, round(account.epsilon_any, 4)
+    (3, 2.1402)
     """
 
     metric: str  # the metric that was reported for
@@ -45,17 +42,6 @@ class Account:
     def reports(self) -> int:
         """All reports."""
         return sum(reports for _, reports in self.numbered)
-
-    @property
-    def epsilon(self) -> float:
-        """Epsilon of the account, rounded up.
-
-        Where all noise is fresh: against any other history. Otherwise against histories with the same pattern of
-        permanent responses; see `Terms.epsilon_history`.
-        """
-        if self.terms.fresh:
-            return self.epsilon_any
-        return self.terms.epsilon_history(Counter(reports for _, reports in self.numbered))
 
     @property
     def epsilon_any(self) -> float:
@@ -83,8 +69,8 @@ class Ledger:
     >>> colour = mechanism("basic-rappor", domain_size=4)
     >>> names = ("colour", "shade")
     >>> ledger = Ledger(tuple(Account(name, colour.digest.hex(), terms_of(colour), ((0, 2),)) for name in names))
-    >>> round(ledger.epsilon, 4)
-    2.017
+    >>> round(ledger.epsilon_any, 4)
+    2.5541
     """
 
     accounts: tuple[Account, ...] = ()  # one for every metric and account, in order
@@ -103,11 +89,6 @@ class Ledger:
     def reports(self) -> int:
         """All reports."""
         return sum(account.reports for account in self.accounts)
-
-    @property
-    def epsilon(self) -> float:
-        """All that was spent, rounded up: against histories with the same pattern of permanent responses."""
-        return add_up((1, account.epsilon) for account in self.accounts)
 
     @property
     def epsilon_any(self) -> float:

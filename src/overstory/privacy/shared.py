@@ -31,13 +31,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolRounds
-from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count
 
 Group = tuple[float, float]
 """Outcomes of equal probability: the logarithm of their number, and of each one's probability."""
 
 MILLION: Final = 1_000_000
+MOST_DEVICES: Final = 10**15
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class Constant:
 
     def crowd(self, devices: int) -> float:
         """Return how many of `devices` have a device's own outcome on average, itself included."""
-        return 1.0 + (check_devices(devices) - 1) * math.exp2(-self.bits)
+        check_count("devices", devices, 1, MOST_DEVICES)
+        return 1.0 + (devices - 1) * math.exp2(-self.bits)
 
     def times(self, outcomes: float) -> Constant:
         """Return this with an independent, uniform draw from so many outcomes: 1 / s, where a share s has it too."""
@@ -79,13 +80,6 @@ class Constant:
             "shannon_bits": self.shannon_bits,
             "crowd_of_a_million": self.crowd(MILLION),
         }
-
-
-def check_devices(devices: int) -> int:
-    """Return the number, or raise ParameterError unless it is a whole number above 0."""
-    if not isinstance(devices, int) or isinstance(devices, bool) or devices < 1:
-        raise ParameterError(f"devices = {devices!r}: give a whole number above 0")
-    return devices
 
 
 def bits_text(bits: float) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ALWAYS: Final = "whatever you hold and however it changes"
 UNCHANGED: Final = "only while the value never changes"
+PATTERN: Final = "not counting which reports share their noise"
 ONLY: Final = ", the only one that a device sends by these parameters"
 NOT_BOUNDED: Final = "no bound on it is computed"
 CHANGED: Final = "the same value always sends the same report, so two different ones prove a change"
@@ -41,13 +42,8 @@ class Claim:
     delta: float | None = None  # the chance but for which it is `epsilon_at_delta`
     # what it is but for that chance, where that is less: only where all noise is fresh
     epsilon_at_delta: float | None = None
-    kind: str = "any"  # "any", "report", "years", "unchanged", "permanent", "values" or "pattern"
+    kind: str = "any"  # "any", "report", "years", "unchanged", "permanent" or "values"
     reason: str | None = None  # why there is no bound, where there is none
-
-    @property
-    def conditional(self) -> bool:
-        """Whether it holds under a condition only, which `about` names."""
-        return self.kind not in {"any", "report", "years"}
 
     @property
     def amount(self) -> str:
@@ -61,7 +57,8 @@ class Claim:
             return f"{self.about}; {self.reason or NOT_BOUNDED}"
         if self.epsilon > MOST:
             return f"{self.about}; somebody could be {CERTAIN}"
-        return f"{self.about}; odds move by a factor of {'' if self.conditional else 'at most '}{factor(self.epsilon)}"
+        most = "at most " if self.kind in {"any", "report", "years"} else ""  # the others hold under a condition
+        return f"{self.about}; odds move by a factor of {most}{factor(self.epsilon)}"
 
     @property
     def sentence(self) -> str:
@@ -128,11 +125,6 @@ class Claims:
         return Claim(
             f"any number of reports, {UNCHANGED}", epsilon, rests, self.cautions.get("permanent"), kind="permanent"
         )
-
-    @property
-    def of_values(self) -> str:
-        most = "" if self.terms.most_values is None else f" and {self.terms.most_values}"
-        return f"D distinct values cost D times as much, D being at most the number of reports{most}; {SAME_PATTERN}"
 
 
 def why_unbounded(every: Iterable[Terms]) -> str:
@@ -208,13 +200,12 @@ class PrivacyStatement:
             return
         yield claims.permanent()
         if not self.terms.fresh:
-            yield Claim(
-                "each further distinct value",
-                self.epsilon_permanent,
-                claims.of_values,
-                self.cautions.get("values"),
-                kind="values",
+            most = "" if self.terms.most_values is None else f" and {self.terms.most_values}"
+            rests = (
+                f"D distinct values cost D times as much, D being at most the number of reports{most}; {SAME_PATTERN}"
             )
+            about, caution = f"each further distinct value, {PATTERN}", self.cautions.get("values")
+            yield Claim(about, self.epsilon_permanent, rests, caution, kind="values")
 
     def plain_words(self) -> str:
         """Say it to a person: first what holds whatever the person does."""

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Context, Decimal, localcontext
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -35,7 +35,6 @@ from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind
 
 if TYPE_CHECKING:
-    from overstory.privacy.payloads.shuffle import Blanket
     from overstory.protocol.kinds.base import Report
     from overstory.protocol.metrics import Metric
 
@@ -50,13 +49,6 @@ class Worst(NamedTuple):
 
     epsilon: float
     exact: bool
-
-
-def check_reports(reports: int, least: int = 1, most: int = MAX_REPORTS) -> int:
-    """Return `reports`, or raise ParameterError unless it is a whole number in ``least .. most``."""
-    if not isinstance(reports, int) or isinstance(reports, bool) or not least <= reports <= most:
-        raise ParameterError(f"reports = {reports!r}: give a whole number from {least} to {most}")
-    return reports
 
 
 class Terms(ABC):
@@ -98,8 +90,7 @@ class Terms(ABC):
         return None
 
     def canonical(self) -> dict[str, Any]:
-        own = {part.name: _plain(getattr(self, part.name)) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
-        return {"kind": self.kind, **own}
+        return {"kind": self.kind} | {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type] # a dataclass
 
     def _few(self, reports: int) -> float:  # noqa: ARG002 - one output, however often it is sent
         """Exact epsilon of up to `MAX_REPORTS` reports of one value."""
@@ -141,57 +132,34 @@ class Terms(ABC):
             return self.epsilon_any(reports)
         return add_up([(distinct, self.epsilon_permanent)])
 
-    def epsilon_history(self, responses: Mapping[int, int]) -> float:
-        """Epsilon, rounded up, against histories of the same pattern: `responses` says how many had so many reports."""
-        costs = [(times, self.epsilon_n(reports)) for reports, times in responses.items()]
-        # Never more than all values, and nothing, at their permanent epsilon: post-processing of these responses.
-        most = self.most_values
-        return min(add_up(costs), math.inf if most is None else add_up([(most + 1, self.epsilon_permanent)]))
-
-
-def part_of(part: Any) -> Any:
-    """Return terms, from their canonical form where that is given."""
-    if not isinstance(part, Mapping):
-        return part
-    if part.get("kind") not in Terms.kinds:
-        raise ParameterError(f"a part's terms are of a kind {', '.join(sorted(Terms.kinds))}, not {part.get('kind')!r}")
-    return Terms.kinds[part["kind"]](**{name: _tuples(value) for name, value in part.items() if name != "kind"})
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
 
 @dataclass(frozen=True)
 class AfreshTerms(Terms):
     """Reports of which each has noise of its own, whatever their mechanism memoizes elsewhere: a panel's answers."""
 
     kind: ClassVar[str] = "afresh"
-    part: Terms
+    epsilon: float  # of one report
+    most_values: int | None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "part", part_of(self.part))
+        check_positive(self.epsilon)
 
     @property
     def fresh(self) -> bool:
         return True
 
     @property
-    def most_values(self) -> int | None:  # type: ignore[override] # a field of others
-        return self.part.most_values
-
-    @property
     def epsilon_permanent(self) -> float:
         return math.inf
 
     def _few(self, reports: int) -> float:
-        return add_up([(reports, self.part.epsilon_n(1))])
+        return add_up([(reports, self.epsilon)])
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Terms):
-        return value.canonical()
-    return list(map(_plain, value)) if isinstance(value, tuple) else value
+def check_positive(epsilon: float) -> None:
+    """Raise ParameterError unless an epsilon is above 0."""
+    if not epsilon > 0:
+        raise ParameterError(f"epsilon = {epsilon!r}: give a number above 0")
 
 
 def add_up(epsilons: Iterable[tuple[int, float]]) -> float:
@@ -201,11 +169,6 @@ def add_up(epsilons: Iterable[tuple[int, float]]) -> float:
         if math.isinf(epsilon):
             return epsilon
         exact += times * Fraction(epsilon)
-    return float_above(exact)
-
-
-def float_above(exact: Fraction) -> float:
-    """Return the smallest float that is not below a number: infinity, where floats end."""
     try:
         near = float(exact)
     except OverflowError:
@@ -334,6 +297,10 @@ Evidence = Callable[[Any], Decimal]
 class PayloadTerms(Terms):
     """Terms of a kind of mechanism: nothing else in this package, nor above it, asks what kind of payload it has."""
 
+    blankets: ClassVar[str] = (
+        ""  # which of `payloads.shuffle.BLANKETS` its reports have; without, the bound of any mechanism holds
+    )
+
     @classmethod
     @abstractmethod
     def of(cls, mechanism: Any) -> Terms:
@@ -372,30 +339,15 @@ class PayloadTerms(Terms):
             raise ParameterError("no device sends these reports of one value: its response is always the same")
         return lambda value: log_ratio(mechanism.likelihood(reports[0], value), Fraction(1))
 
-    @classmethod
-    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
-        """Return privacy blankets of the reports, as `overstory.privacy.payloads.shuffle` has them; [] for none."""
-        return []
-
 
 class OfSets(PayloadTerms):
     """A report of a set: the bounds among all sets, or among the candidates; no blanket is computed."""
 
+    blankets: ClassVar[str] = ""
+
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
         return bounded(min(1 << min(mechanism.encoding.domain_size, 60), candidates), mechanism)
-
-    @classmethod
-    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003
-        return []
-
-
-@cache
-def class_at(place: str) -> type[PayloadTerms]:
-    """Return the class of terms at a place."""
-    module, _, name = place.partition(":")
-    found: type[PayloadTerms] = getattr(import_module(f"overstory.{module}"), name)
-    return found
 
 
 def terms_class(mechanism: Kind) -> type[PayloadTerms]:
@@ -403,7 +355,9 @@ def terms_class(mechanism: Kind) -> type[PayloadTerms]:
     place = getattr(mechanism, "terms_place", None)
     if place is None:
         raise ParameterError(f"nothing is known of the privacy of a {type(mechanism).__name__}")
-    return class_at(place)
+    module, _, name = place.partition(":")
+    found: type[PayloadTerms] = getattr(import_module(f"overstory.{module}"), name)
+    return found
 
 
 MODULES: Final = ("bits", "symbols")  # where the classes of terms are that a canonical form may name
@@ -434,7 +388,7 @@ def terms_of(mechanism: Kind) -> Terms:
 def metric_terms(metric: Metric) -> Terms:
     """Return the terms of a metric: those of its mechanism or, in a panel, of answers with noise of their own."""
     terms = terms_of(metric.mechanism)
-    return terms if metric.panel is None else AfreshTerms(terms)
+    return terms if metric.panel is None else AfreshTerms(terms.epsilon_n(1), terms.most_values)
 
 
 def attack(mechanism: Kind, values: int | None = None) -> Attack:
@@ -465,6 +419,10 @@ def attack(mechanism: Kind, values: int | None = None) -> Attack:
     return terms_class(mechanism).attack(mechanism, values or CANDIDATES)
 
 
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
 def terms_from_json(read: Mapping[str, Any]) -> Terms:
     """Return the terms that `canonical` wrote."""
     for module in MODULES:
@@ -473,7 +431,7 @@ def terms_from_json(read: Mapping[str, Any]) -> Terms:
         raise FormatError(f"expected terms of a kind {', '.join(sorted(Terms.kinds))}, found {read!r}", field="terms")
     kind = Terms.kinds[read["kind"]]
     try:
-        terms: Terms = part_of(read)
+        terms = kind(**{name: _tuples(value) for name, value in read.items() if name != "kind"})
         usable = terms.most_values is None or terms.most_values >= 1
         usable = usable and terms.epsilon_n(1) <= terms.epsilon_permanent
     except (TypeError, ValueError, ArithmeticError) as error:

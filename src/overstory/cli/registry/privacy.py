@@ -16,9 +16,8 @@ from overstory.privacy.approximate import DELTA
 from overstory.privacy.registry.cost import yearly
 from overstory.privacy.registry.page import metric_statement
 from overstory.privacy.statements import claims_blocks
-from overstory.privacy.terms import check_reports
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.base import Kind
+from overstory.protocol.kinds.base import Kind, check_count
 from overstory.protocol.metrics import Metric, load_registry
 
 if TYPE_CHECKING:
@@ -37,7 +36,9 @@ MOST_REPORTS: Final = 1000
 
 
 def run(args: argparse.Namespace) -> Answer:
-    extra = () if args.reports is None else (check_reports(args.reports, 1, MOST_REPORTS),)
+    if args.reports is not None:
+        check_count("reports", args.reports, 1, MOST_REPORTS)
+    extra = () if args.reports is None else (args.reports,)
     delta = DELTA if args.delta is None else args.delta
     args.oracle = oracle_named(args.oracle)
     metric = year = None

@@ -19,7 +19,6 @@ from overstory.client.upload.http import http_transport
 from overstory.gateway.gateway import AT_ONCE, LOG, Gateway, Lines, Settings, bounded_lines, follow, replay
 from overstory.gateway.readings import Format, Layout, read_lines, zone_named
 from overstory.presentation.formats import epsilon_text, plural
-from overstory.privacy.registry.cost import PATTERN
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.wire.reasons import check_token
 from overstory.supervision.log import begin_log
@@ -94,8 +93,6 @@ def outcome_lines(outcome: dict[str, Any]) -> list[str]:
     total = f"{said(spent['epsilon_any'])} for all {spent['reports']:,} so far, for any values"
     if spent["epsilon_at_delta"] != spent["epsilon_any"]:
         total += f" ({said(spent['epsilon_at_delta'])} at delta {spent['delta']:g})"
-    if spent["epsilon_total"] != spent["epsilon_any"]:
-        total += f", {said(spent['epsilon_total'])} {PATTERN}"
     return [
         readings,
         reports,

@@ -58,7 +58,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Shape
 
 if TYPE_CHECKING:
-    from overstory.privacy.payloads.shuffle import Blanket
     from overstory.protocol.kinds.base import Report
 
 MOST_SHARED: Final = 10  # up to as many reports the smallest probability is searched for
@@ -407,6 +406,7 @@ class BitTerms(PayloadTerms):
     """Two binary channels, and how far two encodings can be apart."""
 
     kind: ClassVar[str] = "bits"
+    blankets: ClassVar[str] = "bits"
     permanent: Pair  # (P(1|1), P(1|0)) over 2**32
     instantaneous: Pair  # of a permanent bit, as above
     differences: tuple[Pair, ...]  # worst pairs (ones lowered, zeros raised)
@@ -517,12 +517,6 @@ class BitTerms(PayloadTerms):
         encoding = mechanism.encoding
         numbers = {ones * encoding.asked for ones in encoding.ones}
         return Likeness(mechanism.rounds, tuple((ones, encoding.num_bits - ones) for ones in sorted(numbers)))
-
-    @classmethod
-    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:
-        from overstory.privacy.payloads.shuffle import of_bits
-
-        return of_bits(mechanism, in_cohort=in_cohort)
 
 
 @lru_cache(maxsize=64)

@@ -41,7 +41,7 @@ from overstory.protocol.kinds.base import Kind
 if TYPE_CHECKING:
     from overstory.protocol.kinds.bits import BitMechanism
     from overstory.protocol.kinds.symbols import OutputMechanism
-    from overstory.protocol.numeric.mechanisms import NumberChannel
+    from overstory.protocol.numeric.mechanisms import NumericRandomizer
 
 Atom = tuple[float, float, float]  # A probability under omega, and there r and r'
 
@@ -227,8 +227,9 @@ def of_outputs(mechanism: OutputMechanism, *, in_cohort: bool) -> list[Blanket]:
     return [two_levels(float(outputs * other), odds=float(keep / other), alone=float(alone), both=float(both))]
 
 
-def of_windows(channel: NumberChannel) -> list[Blanket]:
+def of_windows(mechanism: NumericRandomizer, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG001 - it has one
     """Return the blanket of a cell of one of two windows that share the fewest cells: those of both ends."""
+    channel = mechanism.channel
     likely = channel.likely_cells()
     if likely is None:
         return []
@@ -237,6 +238,9 @@ def of_windows(channel: NumberChannel) -> list[Blanket]:
     gamma = channel.probability(cells - 1, 0) * cells
     return [two_levels(float(gamma), odds=float(channel.odds), alone=float(alone), both=both / cells)]
 
+
+BLANKETS: Final = {"bits": of_bits, "outputs": of_outputs, "windows": of_windows}
+"""As `PayloadTerms.blankets` names them."""
 
 DELTA: Final = 1e-9
 MOST_REPORTS: Final = 10**15
@@ -339,8 +343,12 @@ def shuffled(mechanism: Kind, reports: int, delta: float = DELTA, *, honest: flo
 
 def blankets_of(mechanism: Kind, *, in_cohort: bool = False) -> list[Blanket]:
     """Return blankets of one report; the largest bound holds."""
-    blankets = terms_class(mechanism).blankets(mechanism, in_cohort=in_cohort)
-    return blankets or [clones(mechanism.epsilon_report)]
+    return _own_blankets(mechanism, in_cohort=in_cohort) or [clones(mechanism.epsilon_report)]
+
+
+def _own_blankets(mechanism: Any, *, in_cohort: bool) -> list[Blanket]:
+    name = terms_class(mechanism).blankets
+    return BLANKETS[name](mechanism, in_cohort=in_cohort) if name else []  # type: ignore[operator]
 
 
 def _epsilon(mechanism: Kind, reports: int, delta: float, *, in_cohort: bool = False) -> float:
@@ -375,7 +383,7 @@ def _sentences(mechanism: Kind, reports: int, number: int) -> Iterator[str]:
         yield f"{number:,} of the {reports:,} reports are honest: those of colluders and robots hide nobody."
     else:
         yield f"All {reports:,} reports are of honest devices: those of colluders and robots hide nobody."
-    if not terms_class(mechanism).blankets(mechanism, in_cohort=True):
+    if not _own_blankets(mechanism, in_cohort=True):
         yield GENERIC
     yield ONE_MESSAGE
     yield OWN_SHUFFLE

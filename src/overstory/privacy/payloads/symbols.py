@@ -40,6 +40,7 @@ from overstory.privacy.terms import (
     Success,
     Worst,
     bounded,
+    check_positive,
     share,
     terms_class,
     true_positives,
@@ -57,7 +58,6 @@ from overstory.protocol.channels import (
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.privacy.payloads.shuffle import Blanket
     from overstory.protocol.kinds.base import Report
 
 MOST_SYMBOLS: Final = 5  # up to as many reports the worst pair of histories is searched
@@ -143,6 +143,8 @@ def _bound(rounds: SymbolRounds, most_values: int, reports: int) -> float:
 class OutputTerms(PayloadTerms):
     """One of K outputs: a value owns some, which are likelier than the others."""
 
+    blankets: ClassVar[str] = "outputs"
+
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
         (outputs, own, shared), values = mechanism.encoding.sizes, mechanism.domain_size or candidates
@@ -166,12 +168,6 @@ class OutputTerms(PayloadTerms):
         (keep, other), (outputs, own, _) = mechanism.chances(permanent=True), mechanism.encoding.sizes
         groups = ((float(own * keep), own), (float((outputs - own) * other), outputs - own))
         return weighted(groups).times(mechanism.num_cohorts)
-
-    @classmethod
-    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:
-        from overstory.privacy.payloads.shuffle import of_outputs
-
-        return of_outputs(mechanism, in_cohort=in_cohort)
 
 
 @dataclass(frozen=True)
@@ -268,6 +264,8 @@ class SetTerms(OutputTerms, OddsTerms):
 class NumberTerms(OddsTerms):
     """A number's: each position has a report of its own."""
 
+    blankets: ClassVar[str] = "windows"
+
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
         return bounded(min(mechanism.num_positions, candidates), mechanism)
@@ -275,12 +273,6 @@ class NumberTerms(OddsTerms):
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
         return weighted(mechanism.channel.groups)
-
-    @classmethod
-    def blankets(cls, mechanism: Any, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG003 - one output
-        from overstory.privacy.payloads.shuffle import of_windows
-
-        return of_windows(mechanism.channel)
 
 
 class SplitTerms(OddsTerms):
@@ -305,8 +297,7 @@ class SearchTerms(PayloadTerms):
     most_values: int = 1  # the value of the one answer
 
     def __post_init__(self) -> None:
-        if not self.epsilon > 0:
-            raise ParameterError(f"epsilon = {self.epsilon!r}: give a number above 0")
+        check_positive(self.epsilon)
 
     @property
     def epsilon_permanent(self) -> float:

@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from overstory.presentation.formats import epsilons_apart
@@ -64,7 +65,7 @@ class Change:
 def compare_registries(*registries: MetricRegistry) -> list[Change]:
     """Return every change from the last registry but one to the last; of those before, what weakens privacy, too."""
     *earlier, new = registries
-    changes = list(_against_all((old, _of_the_whole(old, new)) for old in earlier))
+    changes = list(_since_each(earlier, lambda old: _of_the_whole(old, new)))
     for name in dict.fromkeys(name for registry in registries for name in registry):
         had = [registry for registry in earlier if name in registry]
         if name not in new:
@@ -74,26 +75,26 @@ def compare_registries(*registries: MetricRegistry) -> list[Change]:
         elif not had:
             changes.append(Change(name, "metric", Harm.HARMLESS, "new: nothing is recorded before a person was asked"))
         else:
-            order = list(Harm)
-            found = [*_against_all((old, _of_a_metric(old[name], new[name], old.budget)) for old in had)]
-            found += _of_the_account(name, had, new[name])
-            changes += sorted(found, key=lambda change: order.index(change.kind))
+            found = [*_since_each(had, partial(_of_a_metric, new[name])), *_of_the_account(name, had, new[name])]
+            changes += sorted(found, key=lambda change: [*Harm].index(change.kind))
             if name not in earlier[-1]:
                 detail = f"listed again, as last in version {had[-1].version}: what was reported then counts too"
                 changes.append(Change(name, "metric", Harm.HARMLESS, detail))
     return changes
 
 
-def _against_all(earlier: Iterable[tuple[MetricRegistry, Iterable[Change]]]) -> Iterator[Change]:
-    """Yield every change from the last of the earlier registries, and from the others what weakens, each once."""
-    seen: set[Change] = set()
-    for number, (registry, changes) in enumerate(reversed([*earlier])):
-        for change in changes:
-            is_last = not number
-            if (is_last or change.kind is Harm.WEAKENS) and change not in seen:
-                seen.add(change)
-                since = "" if is_last else f"since version {registry.version}: "
-                yield replace(change, detail=since + change.detail)
+def _since_each(
+    earlier: Sequence[MetricRegistry], changes_since: Callable[[MetricRegistry], Iterable[Change]]
+) -> Iterator[Change]:
+    """Yield every change since the last of the earlier registries, and since the others what weakens, each once."""
+    *others, last = earlier
+    seen = [*changes_since(last)]
+    yield from seen
+    for registry in reversed(others):
+        for change in changes_since(registry):
+            if change.kind is Harm.WEAKENS and change not in seen:
+                seen.append(change)
+                yield replace(change, detail=f"since version {registry.version}: {change.detail}")
 
 
 def _of_the_whole(old: MetricRegistry, new: MetricRegistry) -> Iterator[Change]:
@@ -153,7 +154,8 @@ def _limits(budget: PersonBudget | None) -> str:
     return f"epsilon {budget.epsilon:g}{' a year' if budget.per == 'year' else ''}{own}"
 
 
-def _of_a_metric(old: Metric, new: Metric, budget: PersonBudget | None) -> Iterator[Change]:
+def _of_a_metric(new: Metric, registry: MetricRegistry) -> Iterator[Change]:
+    old, budget = registry[new.id], registry.budget
     if old.mechanism.digest != new.mechanism.digest:
         yield from _of_the_noise(old, new)
         what = "oracle" if old.mechanism.name != new.mechanism.name else "parameters"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from overstory.presentation.document import KeyValues
@@ -22,6 +22,7 @@ from overstory.privacy.statements import (
     ALWAYS,
     FRESH,
     NOT_BOUNDED,
+    PATTERN,
     SAME_PATTERN,
     UNCHANGED,
     Claim,
@@ -34,7 +35,6 @@ from overstory.protocol.metrics.period import YEAR
 
 YEARS: Final = 10  # for how many years a panel's answers are added up, in a line of their own
 
-PATTERN: Final = "not counting which reports share their noise"
 IN_FORCE: Final = ", by the parameters in force"
 
 ANY: Final = (
@@ -148,7 +148,6 @@ class Cost:
 
     attribute: str | None
     lines: tuple[Claim, ...]  # the first is `headline`; the others have a condition, but for "one report"
-    epsilon_pattern: float  # what these reports cost, not counting which reports share their noise
 
     @property
     def headline(self) -> Claim:
@@ -168,7 +167,6 @@ class Cost:
         return {
             "attribute": self.attribute,
             "epsilon_any": finite(self.headline.epsilon),
-            "epsilon_same_pattern": finite(self.epsilon_pattern),
             "lines": [line.to_json() for line in self.lines],
         }
 
@@ -217,30 +215,26 @@ def metric_cost(
     mine = Ledger() if so_far is None else so_far.of({metric.id})
     if mine.reports:
         return _so_far(metric, mine)
-    if reports is None and not metric.once:
-        planned, year = _of_a_year(metric), yearly([metric], budget, is_counted=True)
-        if year.epsilon >= planned.headline.epsilon:
-            return planned
-        pattern = min(planned.epsilon_pattern, year.epsilon)
-        return replace(planned, lines=(year, *planned.lines[1:]), epsilon_pattern=pattern)
-    return _planned(metric, 1 if metric.once else reports or 1)
-
-
-def _of_a_year(metric: Metric) -> MetricCost:
-    claims, reports, window = Claims.of(metric), most_in_a_year(metric), metric.window
-    if metric.panel is not None:
-        first = claims.in_years(reports, word="answer")
-        return _planned(metric, reports, (first, claims.unchanged(), claims.in_years(reports, YEARS, "answer")))
-    few = (claims.any_history(window),) if window is not None and 1 < window < reports else ()
-    return _planned(metric, reports, (claims.in_years(reports), *few, *_of_the_parameters(metric, claims)))
-
-
-def _planned(metric: Metric, reports: int, lines: tuple[Claim, ...] = ()) -> MetricCost:
     claims = Claims.of(metric)
-    terms, lines = claims.terms, lines or (claims.any_history(reports), *_of_the_parameters(metric, claims))
-    distinct = min(number for number in (reports, most_responses(metric)) if number is not None)
-    pattern = terms.epsilon_any(reports) if terms.fresh else add_up([(distinct, terms.epsilon_permanent)])
-    return MetricCost(metric.attribute, lines, pattern, metric.id, reports, True, 0, metric.max_values)
+    if reports is None and not metric.once:
+        number, lines = most_in_a_year(metric), (*_of_a_year(metric, claims, budget),)
+    else:
+        number = 1 if metric.once else reports or 1
+        lines = claims.any_history(number), *_of_the_parameters(metric, claims)
+    return MetricCost(metric.attribute, lines, metric.id, number, True, 0, metric.max_values)
+
+
+def _of_a_year(metric: Metric, claims: Claims, budget: PersonBudget | None) -> Iterator[Claim]:
+    reports, window, word = most_in_a_year(metric), metric.window, "report" if metric.panel is None else "answer"
+    year, kept = claims.in_years(reports, word=word), yearly([metric], budget, is_counted=True)
+    yield kept if kept.epsilon < year.epsilon else year
+    if metric.panel is not None:
+        yield claims.unchanged()
+        yield claims.in_years(reports, YEARS, word)
+        return
+    if window is not None and 1 < window < reports:
+        yield claims.any_history(window)
+    yield from _of_the_parameters(metric, claims)
 
 
 def _so_far(metric: Metric, ledger: Ledger) -> MetricCost:
@@ -253,16 +247,9 @@ def _so_far(metric: Metric, ledger: Ledger) -> MetricCost:
         about, why = f"{ALWAYS}: {yours}", why_unbounded(every)
         first = Claim(about, ledger.epsilon_any, rests, claims.cautions.get("any"), kind="any", reason=why)
         others = _of_all_accounts(metric, claims, ledger)
-    lines = (first, *_without_times(ledger.epsilon_any, ledger.epsilon, yours), *others)
     answers = (account.reports if account.terms.fresh else len(account.numbered) for account in ledger.accounts)
     distinct = 0 if all(terms.fresh for terms in every) else sum(answers)
-    return MetricCost(metric.attribute, lines, ledger.epsilon, metric.id, made, False, distinct, metric.max_values)
-
-
-def _without_times(any_history: float, pattern: float, reports: str) -> Iterator[Claim]:
-    """Return the line that leaves out which reports share their noise, where that is less than the first line."""
-    if epsilon_text(pattern) != epsilon_text(any_history):
-        yield Claim(f"{reports}, {PATTERN}", pattern, f"Holds {SAME_PATTERN}", kind="pattern")
+    return MetricCost(metric.attribute, (first, *others), metric.id, made, False, distinct, metric.max_values)
 
 
 def _of_the_parameters(metric: Metric, claims: Claims) -> Iterator[Claim]:
@@ -317,10 +304,8 @@ def total_costs(costs: Sequence[MetricCost], registry: MetricRegistry) -> tuple[
     """Return what metrics cost together in a year: all of them, then those of each attribute that several share."""
     totals = []
     for attribute, group in together((cost.attribute, cost) for cost in costs):
-        names = [cost.metric for cost in group]
-        line = yearly([registry[name] for name in names], registry.budget)
-        pattern = min(line.epsilon, add_up((1, cost.epsilon_pattern) for cost in group))
-        totals.append(_total(attribute, names, line, pattern, "a year's reports"))
+        line = yearly([registry[cost.metric] for cost in group], registry.budget)
+        totals.append(TotalCost(attribute, (line,), tuple(cost.metric for cost in group)))
     return tuple(totals)
 
 
@@ -333,7 +318,7 @@ def totals_so_far(ledger: Ledger) -> tuple[TotalCost, ...]:
         part = ledger.of(names)
         yours = f"your {plural(part.reports, 'report')}"
         line = Claim(f"{ALWAYS}: {yours}", part.epsilon_any, rests, kind="any", reason=reason)
-        totals.append(_total(attribute, names, line, part.epsilon, yours))
+        totals.append(TotalCost(attribute, (line,), tuple(names)))
     return tuple(totals)
 
 
@@ -349,62 +334,30 @@ def together(listed: Iterable[tuple[str | None, T]]) -> list[tuple[str | None, l
     return [(None, everything), *several] if everything else []
 
 
-def _total(attribute: str | None, names: Sequence[str], line: Claim, pattern: float, reports: str) -> TotalCost:
-    lines = (line, *_without_times(line.epsilon, pattern, reports))
-    return TotalCost(attribute, lines, pattern, tuple(names))
-
-
 MOST_REPORTS: Final = 1 << 20
-DAY: Final = 86_400
 
 
 def reports_until_the_end(budget: PersonBudget, metric: Metric) -> int | None:
     """Return after how many reports of a metric a budget ends that nothing else uses; None where it never does."""
     terms = metric_terms(metric)
-    most = min(limit for _, limit in budget.limits_of(metric))
-
-    cost = terms.epsilon_any
+    most, cost = min(limit for _, limit in budget.limits_of(metric)), terms.epsilon_any
     return None if cost(MOST_REPORTS) <= most else bisect_right(range(1, MOST_REPORTS), most, key=cost)
-
-
-def _days(metrics: Sequence[Metric], most: float) -> int | None:
-    """Return after how many days of reports in every period a limit ends; None where it never does."""
-
-    def cost(days: int) -> float:
-        return add_up(
-            (1, metric_terms(metric).epsilon_any(reports))
-            for metric in metrics
-            # One report in every period that so many days touch.
-            for reports in [-(-days * DAY // metric.period.seconds)]
-        )
-
-    longest = MOST_REPORTS // 48
-    return None if cost(longest) <= most else bisect_right(range(1, longest), most, key=cost)
 
 
 def budget_words(budget: PersonBudget, metrics: Iterable[Metric]) -> Iterator[str]:
     """Say what a budget allows, and what happens at its end, a sentence at a time."""
-    every = [*metrics]
-    listed = [metric for metric in every if metric.panel is None]
     is_yearly = budget.per == "year"
     all_reports = "All reports of any year" if is_yearly else "All reports together"
     until = " until some are a year old" if is_yearly else ""
     yield f"{all_reports} may cost epsilon {budget.epsilon:g}, {ALWAYS}; then no more are made{until}."
     for name, most in budget.attributes.items():
         yield f"All that tells of {name} may cost epsilon {most:g}, {ALWAYS}; then no more of that is reported{until}."
-    for metric in listed:
+    for metric in metrics:
+        if metric.panel is not None:
+            continue
         end = reports_until_the_end(budget, metric)
         if end is None or (is_yearly and end >= most_in_a_year(metric)):
             yield f"{metric.id} alone never reaches its end."
         else:
             reports = f"{end:,} report{'s' * (end != 1)}"
             yield f"After {reports} of {metric.id}, were it alone, this application stops reporting it by itself."
-    sooner = "" if len(listed) == len(every) else ", or sooner by answers of a panel"
-    if len(listed) > 1:
-        limits: list[tuple[str | None, float]] = [(None, budget.epsilon), *budget.attributes.items()]
-        for attribute, most in limits:
-            days = _days([metric for metric in listed if attribute in {None, metric.attribute}], most)
-            if days is not None and not (is_yearly and days * DAY >= YEAR):
-                what = "every metric" if attribute is None else f"everything about {attribute}"
-                what += "" if len(listed) == len(every) else " without a panel"
-                yield f"With {what} reported in each of its periods, that is after about {plural(days, 'day')}{sooner}."

@@ -9,7 +9,7 @@ from typing import Final
 
 from overstory.presentation.formats import epsilon_text, plural
 from overstory.privacy.attacks import metric_linkability
-from overstory.privacy.registry.cost import HIGH, budget_words, lifetime_epsilon, parts_of_a_year, year_of, yearly
+from overstory.privacy.registry.cost import HIGH, lifetime_epsilon, parts_of_a_year, year_of, yearly
 from overstory.privacy.statements import ALWAYS
 from overstory.privacy.terms import add_up, metric_terms
 from overstory.protocol.domains.domains import Strings
@@ -40,10 +40,6 @@ SOON = 30  # days before its expiry at which a metric is worth a decision
 def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, server: str | None = None) -> list[Fault]:
     """Return what to look at again, each with its line; a past expiry is no fault: late reports are still taken."""
     where = positions(text)
-    keys: dict[str, set[str]] = {}
-    for path in where:
-        if len(path) == 3 and path[0] == "metrics":
-            keys.setdefault(path[1], set()).add(path[2])
     found: list[tuple[tuple[str, ...], str, str]] = [
         *((("oblivious",), key, message) for key, message in _relay(registry, server)),
         *(((), "panel", message) for message in _year(registry)),
@@ -52,7 +48,7 @@ def registry_warnings(registry: MetricRegistry, text: str, today: dt.date, *, se
     for name, metric in registry.items():
         warned = (
             *_expiry(metric, today),
-            *_caps(metric, keys.get(name, set())),
+            *_caps(metric),
             *_links(metric, today),
             *_published(metric),
             *_resolution(metric),
@@ -210,12 +206,11 @@ def _resolution(metric: Metric) -> Iterator[tuple[str, str]]:
     yield "parameters", f"{many}; a resolution such as 64 lets values come again"
 
 
-def _caps(metric: Metric, written: set[str]) -> Iterator[tuple[str, str]]:
+def _caps(metric: Metric) -> Iterator[tuple[str, str]]:
     terms, cap = metric_terms(metric), metric.max_values
-    if terms.once:
-        for key in sorted({"max_values", "over_cap"} & written):
-            yield str(key), "has no effect: a device sends one report by these parameters, and no other"
-    elif cap is None:
+    if terms.once:  # a device sends one report by these parameters, and no other
+        return
+    if cap is None:
         if not terms.fresh and terms.most_values is None and metric.num_values is None:
             yield "max_values", "no cap: what one device may reveal by ever new values is without bound"
         elif not terms.fresh and terms.most_values is None:
@@ -223,8 +218,6 @@ def _caps(metric: Metric, written: set[str]) -> Iterator[tuple[str, str]]:
                 f"{metric.num_values:,} values, which cost epsilon {epsilon_text(lifetime_epsilon(metric))} together"
             )
             yield "max_values", f"no cap: a device may report all {together}"
-        if "over_cap" in written:
-            yield "over_cap", "has no effect without max_values"
     elif terms.fresh:
         yield "max_values", "has no effect on privacy: all noise is drawn afresh, and every report adds its own"
     elif metric.num_values is not None and cap >= metric.num_values + (not metric.nothing_is_spare):
@@ -234,20 +227,11 @@ def _caps(metric: Metric, written: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def registry_notes(registry: MetricRegistry) -> Iterator[str]:
-    """Return what a reviewer should know in any case; what metrics cost together `metrics show` says."""
+    """Return what a reviewer should know in any case, and no page says."""
     bare = [name for name, metric in registry.items() if metric.attribute is None]
     if len(bare) > 1:
         names = f"{', '.join(bare)} name no attribute: if some of them tell of one thing, give them one"
         yield f"{names}, and overstory metrics show says what they cost together"
-    grouped = [name for name, metric in registry.items() if metric.groups is not None]
-    if grouped:
-        groups = registry[grouped[0]].groups
-        assert groups is not None
-        rarest = min((name for name in groups.names if not groups.hidden(name)), key=groups.expected)
-        yield (
-            f"{', '.join(grouped)}: reports name the device's {groups.by} in clear, and no epsilon protects it; the "
-            f"rarest group, {rarest}, has {groups.expected(rarest):,.0f} of {groups.devices:,} devices"
-        )
     direct = [name for name, metric in registry.items() if not metric.is_oblivious]
     if direct and len(direct) < len(registry):
         oblivious = ", ".join(name for name in registry if name not in direct)
@@ -255,5 +239,3 @@ def registry_notes(registry: MetricRegistry) -> Iterator[str]:
             f"{oblivious} through the relay, {', '.join(direct)} directly: a device may send both at about the same "
             "time, and a relay that passes messages on at once does not hide that; one that shuffles does"
         )
-    if registry.budget is not None:
-        yield from (f"budget: {sentence}" for sentence in budget_words(registry.budget, registry.values()))
