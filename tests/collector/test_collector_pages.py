@@ -93,7 +93,7 @@ def get(wire, path, method="GET", host="c"):
     return status, headers
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [*PAGES, "/v1/reports"])
 def test_a_page_has_the_headers_of_all_and_answers_head_as_get_without_its_body(listening, path):
     with Wire(listening) as wire:
         wanted = get(wire, path)

@@ -63,10 +63,10 @@ class RelayConnection(BoundedConnection):
             self.url += b"/"  # a sender that takes the relay for a proxy names it, and may leave out the path
         return super()._refused_head()
 
-    def _write(self, answer: Response) -> None:
+    def _write(self, answer: Response, *, bodiless: bool = False) -> None:
         if not self._is_seen():
             self.service.counts[str(answer.status)] += 1
-        super()._write(answer)
+        super()._write(answer, bodiless=bodiless)
 
 
 class RelayServer(SupervisedServer):

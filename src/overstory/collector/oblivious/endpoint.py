@@ -126,9 +126,7 @@ class ObliviousEndpoint:
             return error_response(404, "not-found", NO_KEYS)
         if head.content_type != content_type:
             return error_response(Reason.WRONG_TYPE.status, Reason.WRONG_TYPE, f"Send {content_type}.")
-        if head.length is not None and self.endpoint.too_large(head, head.length):
-            return Reason.TOO_LARGE
-        return self.endpoint.unavailable()
+        return Reason.TOO_LARGE if self.endpoint.too_large(head) else self.endpoint.unavailable()
 
     def _judge_release(self, head: Head) -> Reason | Response | None:
         refused = self._judge_message(head, RELEASE_TYPE)
