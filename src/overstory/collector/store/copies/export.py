@@ -23,7 +23,6 @@ from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
 from overstory.collector.store.schema import CHUNKS, INBOX, STORE_ID, read_fact
 from overstory.engines.folders import Folder, FolderError, file_checksum
-from overstory.engines.places import read_sets
 from overstory.files.labels import (
     MANIFEST_NAME,
     PART_NAME,
@@ -36,7 +35,6 @@ from overstory.files.labels import (
     read_partition,
 )
 from overstory.files.parquet import write_blocks
-from overstory.protocol.errors import OverstoryError
 from overstory.protocol.kinds.base import MAX_COHORTS
 from overstory.protocol.metrics import MetricRegistry
 
@@ -112,29 +110,6 @@ class Export:
                     self._export(key)
         self._done.outside = self._outside_retention(there, now)
         return self._done
-
-    def verify(self, now: float) -> tuple[int, list[str]]:
-        """Compare the destination with the store: return how many keys should be there, and what is wrong."""
-        with self._database.snapshot() as connection:
-            self._entries = read_stored_metrics(connection)
-            keys = sorted(keys_of(connection, CHUNKS))
-        ready = [key for key in keys if self._is_ready(key, now)]
-        wrong = []
-        for key in ready:
-            name, number = self._manifest_name(key), export_id(self._store, key)
-            try:
-                sets = {one.manifest.id: one for one in read_sets(Folder(self._folder.address(_partition(key))))}
-                if number not in sets:
-                    wrong.append(f"{name}: missing")
-                    continue
-                manifest = sets[number].manifest
-                for part in manifest.parts:
-                    sets[number].check(part, content=True)
-                if more := sum(chunk.reports for chunk in self._chunks(key)) - manifest.num_reports:
-                    wrong.append(f"{name}: {more:,} reports came after it was written")
-            except OverstoryError as error:
-                wrong.append(str(error))
-        return len(ready), wrong
 
     def _is_ready(self, key: Key, now: float) -> bool:
         """Whether a key's period is closed, and all of its reports are counted."""
