@@ -51,8 +51,8 @@ class Telemetry(Collector):
     def __init__(self) -> None:
         self.accepted: Counter[str] = Counter()
         self.duplicates: Counter[str] = Counter()
-        self.rejected: Counter[Reason] = Counter()
-        self.rejected_of: Counter[tuple[str, Reason]] = Counter()  # of the registry's metrics: never a sender's words
+        # By a metric of the registry, never a sender's words; None: of all together.
+        self.rejected: Counter[tuple[str | None, Reason]] = Counter()
         self.requests: Counter[int] = Counter()
         self.opened: Counter[str] = Counter()  # messages of Oblivious HTTP, by the key that opened them
         self.unopened: Counter[str] = Counter()  # by reason
@@ -70,16 +70,18 @@ class Telemetry(Collector):
 
     def decided(self, decision: Decision) -> None:
         if decision.refused is not None:
-            self.rejected[decision.refused] += 1
+            self.reject(decision.refused)
         for result in decision.results:
             if result.rejected:
                 for reason, count in Counter(reason for _, reason in result.rejected).items():
-                    self.rejected[reason] += count
-                    self.rejected_of[result.metric, reason] += count
+                    self.reject(reason, result.metric, count)
             elif result.reason is not None:
-                self.rejected[result.reason] += 1
-                if result.reason is not Reason.UNKNOWN_METRIC:
-                    self.rejected_of[result.metric, result.reason] += 1
+                self.reject(result.reason, result.metric)
+
+    def reject(self, reason: Reason, metric: str | None = None, count: int = 1) -> None:
+        self.rejected[None, reason] += count
+        if metric is not None and reason is not Reason.UNKNOWN_METRIC:
+            self.rejected[metric, reason] += count
 
     def stored(self, decision: Decision, new: Iterable[bool]) -> None:
         """Count the batches of a decision that were committed, as new or as duplicates."""
@@ -102,7 +104,7 @@ class Telemetry(Collector):
         yield _counter(
             "reports_duplicate", "Reports in batches that were committed before, by metric.", "metric", self.duplicates
         )
-        rejected = {reason.value: self.rejected[reason] for reason in Reason}
+        rejected = {reason.value: self.rejected[None, reason] for reason in Reason}
         yield _counter("rejected", "Reports, batches or requests refused, by reason.", "reason", rejected)
         statuses = {str(status): count for status, count in list(self.requests.items())}
         yield _counter(
@@ -156,29 +158,24 @@ class StateReporter:
     ) -> None:
         self._telemetry, self._store, self.registry, self._clock = telemetry, store, registry, clock
         self._id, self._started = secrets.token_hex(8), int(clock())
-        self._stored: Counter[Reason] = Counter()
-        self._stored_of: Counter[tuple[str, Reason]] = Counter()
+        self._stored: dict[tuple[str | None, Reason], int] = {}
         self._beat_at = float("-inf")
 
     def report(self) -> None:
         """Store what is new; after an error, the next call stores it."""
         now, telemetry = self._clock(), self._telemetry
-        # One list is made of a counter at a time, which no other thread can interrupt.
-        total = {reason: telemetry.rejected[reason] for reason in Reason}
-        total_of = {key: telemetry.rejected_of[key] for key in list(telemetry.rejected_of)}
+        total = dict(telemetry.rejected)  # a copy in one step, which no other thread can interrupt
         refused: dict[tuple[str | None, int, str], int] = {}
-        for reason, count in total.items():
-            if count > self._stored[reason]:
-                refused[None, int(now // DAY), reason] = count - self._stored[reason]
-        for (name, reason), count in total_of.items():
-            metric, new = self.registry().metrics.get(name), count - self._stored_of[name, reason]
-            if new and metric is not None:
-                refused[name, metric.period.number(now), reason] = new
+        for (name, reason), count in total.items():
+            metric = None if name is None else self.registry().metrics.get(name)
+            new = count - self._stored.get((name, reason), 0)
+            if new and (name is None or metric is not None):
+                refused[name, int(now // DAY) if metric is None else metric.period.number(now), reason] = new
         due = not 0 <= now - self._beat_at < BEAT
         if refused or due:
             waiting, _ = telemetry.queue()
             state = CollectorState(self._id, __version__, self._started, int(now), waiting)
             self._store.report_state(state if due else None, refused)
-        self._stored, self._stored_of = Counter(total), Counter(total_of)
+        self._stored = total
         if due:
             self._beat_at = now

@@ -151,7 +151,7 @@ class ReportEndpoint:
         return head.length is not None and head.length > self.most_bytes(head)
 
     def refuse(self, reason: Reason, *, close: bool = False) -> Response:
-        self.telemetry.rejected[reason] += 1
+        self.telemetry.reject(reason)
         return self._counted(refusal(reason, close=close))
 
     def fault(self, error: BaseException, *, close: bool = False) -> Response:
