@@ -33,12 +33,7 @@ from overstory.collector.store.counts import (
 )
 from overstory.collector.store.databases.connection import check, connect, create_tables
 from overstory.collector.store.databases.database import Database, IdsOfDay, StoreError
-from overstory.collector.store.metrics import (
-    StoredMetric,
-    StoredMetrics,
-    read_stored_metrics,
-    save_metrics,
-)
+from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics, save_metrics
 from overstory.collector.store.operations import Operations, metric_summaries, write_releases
 from overstory.collector.store.schema import CHUNKS, COUNTS, IDS_DELETED, INBOX, TOKENS, day_of_ids, read_fact
 from overstory.collector.store.upkeep import Compacted, InboxAges, Retained, compact, retain

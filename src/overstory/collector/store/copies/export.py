@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -63,13 +63,7 @@ class OutsideRetention:
     manifests: int
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A row of `chunks`, without its reports."""
-
-    number: int  # drawn at random
-    size: int  # in bytes
-    reports: int
+Chunk = tuple[int, int]  # the number of a row of `chunks`, which was drawn at random, and its size in bytes
 
 
 def export_id(store: str, key: Key) -> str:
@@ -184,9 +178,9 @@ class Export:
     def _chunks(self, key: Key) -> list[Chunk]:
         """Return a key's chunks in the order of their random numbers, which are in no file."""
         size = func.length(CHUNKS.c.cohorts) + func.length(CHUNKS.c.bits)
-        rows = select(CHUNKS.c.id, size, CHUNKS.c.num_reports).where(key.of(CHUNKS)).order_by(CHUNKS.c.id)
+        rows = select(CHUNKS.c.id, size).where(key.of(CHUNKS)).order_by(CHUNKS.c.id)
         with self._database.snapshot() as connection:
-            return [Chunk(*row) for row in connection.execute(rows)]
+            return [(number, size) for number, size in connection.execute(rows)]
 
     def _read(self, numbers: Sequence[Sequence[int]]) -> Iterator[ReportBatch]:
         for some in numbers:
@@ -240,6 +234,6 @@ def _partition(key: Key) -> str:
 
 def _cut(chunks: Sequence[Chunk]) -> Iterator[list[list[int]]]:
     """Yield the chunks' numbers of each part, by what is read and shuffled together."""
-    together = grouped(chunks, attrgetter("size"), TOGETHER)
-    for part in grouped(together, lambda some: sum(chunk.size for chunk in some), PART_BYTES):
-        yield [[chunk.number for chunk in some] for some in part]
+    together = grouped(chunks, itemgetter(1), TOGETHER)
+    for part in grouped(together, lambda some: sum(size for _, size in some), PART_BYTES):
+        yield [[number for number, _ in some] for some in part]
