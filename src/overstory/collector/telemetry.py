@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from functools import partial
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
@@ -26,23 +25,7 @@ from overstory.protocol.wire.reasons import Reason
 LOG: Final = logging.getLogger("overstory.collector")
 
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-UPKEEP: Final = ("tokens", "compact", "retain", "checkpoint", "state")
 SIZES: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
-
-
-class Histogram:
-    """Counts of observations up to each bound."""
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds, self._counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
-
-    def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
-
-    def buckets(self) -> list[tuple[str, float]]:
-        bounds = *map(str, map(float, self._bounds)), "+Inf"
-        return list(zip(bounds, accumulate(self._counts), strict=True))
 
 
 class Telemetry(Collector):
@@ -56,9 +39,6 @@ class Telemetry(Collector):
         self.requests: Counter[int] = Counter()
         self.opened: Counter[str] = Counter()  # messages of Oblivious HTTP, by the key that opened them
         self.unopened: Counter[str] = Counter()  # by reason
-        self.commits = Histogram(SECONDS)
-        self.commit_reports = Histogram(SIZES)
-        self.batch_reports = Histogram(SIZES)
         self.failed_commits = 0
         self.failed_upkeep: Counter[str] = Counter()
         self.faults = 0
@@ -67,6 +47,10 @@ class Telemetry(Collector):
         self.queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        of_commits = partial(Histogram, namespace="overstory", registry=self.registry)
+        self._commits = of_commits("commit_seconds", "Duration of a commit in seconds.", buckets=SECONDS)
+        self._commit_reports = of_commits("commit_reports", "Reports in a commit.", buckets=SIZES)
 
     def decided(self, decision: Decision) -> None:
         if decision.refused is not None:
@@ -88,13 +72,12 @@ class Telemetry(Collector):
         for received, is_new in zip(decision.received, new, strict=True):
             counted = self.accepted if is_new else self.duplicates
             counted[received.metric] += received.num_reports
-            self.batch_reports.observe(received.num_reports)
 
     def committed(self, commit: Committed) -> None:
         if commit.failed:
             self.failed_commits += 1
-        self.commits.observe(commit.seconds)
-        self.commit_reports.observe(commit.reports)
+        self._commits.observe(commit.seconds)
+        self._commit_reports.observe(commit.reports)
 
     def expose(self) -> bytes:
         return generate_latest(self.registry)
@@ -114,10 +97,7 @@ class Telemetry(Collector):
         yield _counter("oblivious_opened", opened, "key", self.opened)
         unopened = "Messages of Oblivious HTTP that could not be opened, by reason."
         yield _counter("oblivious_refused", unopened, "reason", self.unopened)
-        yield _histogram("commit_seconds", "Duration of a commit in seconds.", self.commits)
-        yield _histogram("commit_reports", "Reports in a commit.", self.commit_reports)
-        yield _histogram("batch_reports", "Reports in a batch.", self.batch_reports)
-        failed = {"commit": self.failed_commits, **dict.fromkeys(UPKEEP, 0), **self.failed_upkeep}
+        failed = {"commit": self.failed_commits, **dict.fromkeys(self.upkeep(), 0), **self.failed_upkeep}
         yield _counter("store_failures", "Failures of the store, by kind of work.", "work", failed)
         ages = GaugeMetricFamily(
             "overstory_upkeep_age_seconds", "Seconds since the last success of an upkeep task.", labels=["task"]
@@ -140,11 +120,6 @@ def _counter(name: str, description: str, label: str, counts: dict[str, int] | C
     for value, count in sorted(counts.items()):
         family.add_metric([value], float(count))
     return family
-
-
-def _histogram(name: str, description: str, histogram: Histogram) -> HistogramMetricFamily:
-    buckets = [(bound, float(count)) for bound, count in histogram.buckets()]
-    return HistogramMetricFamily(f"overstory_{name}", description, buckets=buckets, sum_value=histogram.total)
 
 
 BEAT: Final = 15.0  # seconds between two heartbeats; refusals are stored whenever there are new ones
