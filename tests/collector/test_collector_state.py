@@ -48,7 +48,7 @@ def refuse(telemetry, metric, reason):
 def test_a_refusal_is_stored_by_day_and_by_the_metrics_period_and_never_by_both(parts):
     telemetry, rows, _, reporter = parts
     refuse(telemetry, "bloom", Reason.PERIOD_CLOSED)
-    telemetry.rejected[Reason.NO_TOKEN] += 2
+    telemetry.reject(Reason.NO_TOKEN, count=2)
     reporter.report()
     assert rows.written[0][1] == {
         (None, TODAY, "period-closed"): 1,

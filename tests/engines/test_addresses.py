@@ -33,7 +33,6 @@ COMMANDS = [
     "decode {} --registry metrics.toml --metric bloom",
     "decode {} --store store.db --registry metrics.toml --metric bloom",
     "export --store store.db --registry metrics.toml {}",
-    "export --store store.db --registry metrics.toml --verify {}",
     "export --store store.db --registry metrics.toml elsewhere {}",
     "sum {} --engine nonsense",
 ]
@@ -104,7 +103,6 @@ def test_what_succeeds_prints_no_secret(bucket, folder, capsys):
     export_all("sqlite:///store.db", registry(), address)
     commands = [
         "export --store store.db --registry metrics.toml --json {}",
-        "export --store store.db --registry metrics.toml --verify {}",
         "sum {}/metric=bloom --json -o counts.csv",
         "decode {} --registry metrics.toml --metric size --json --engine local",
     ]

@@ -98,7 +98,6 @@ def test_an_export_into_an_object_store_is_counted_and_decoded(bucket, tmp_path,
     first, second = stored["bloom"].values()
     assert exported_store.sum_folder(metrics["bloom"], f"s3://exports/reports/metric=bloom?{bucket}") == first + second
     with open_store(url, metrics) as store:
-        assert store.verify_export(metrics, Folder(address), now=exported_store.LATER) == (10, [])
         done = store.export_closed(metrics, Folder(address), now=exported_store.LATER * 2)
         assert [one.manifests for one in done.outside] == [2, 6, 2]
     (tmp_path / "metrics.toml").write_text(exported_store.registry_toml())

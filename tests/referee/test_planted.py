@@ -102,7 +102,8 @@ def shuffles_groups(patch):
 
 def keeps_every_count(patch):
     """Delete the reports past retention, and keep the counts of every cell: H6."""
-    from overstory.collector.store import store, upkeep
+    from overstory.collector import store
+    from overstory.collector.store import upkeep
 
     def retain(database, entries, now):
         with database.snapshot() as connection:

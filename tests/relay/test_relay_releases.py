@@ -21,6 +21,7 @@ from overstory.relay.spool import SLOT, WAITING, Rules, SlotFile, Spool, Taken
 from overstory.supervision.upkeep import Upkeep
 from support.misfortunes import until
 from support.relays import (
+    COMMON,
     TOKEN,
     StagedRelay,
     health,
@@ -42,7 +43,7 @@ def test_messages_are_released_together_once_enough_are_there_and_the_time_has_p
         messages = [message(n) for n in range(12)]
         for one in messages[:9]:
             status, headers, body = post(relay.address, one)
-            assert (status, headers, body) == (202, {"content-length": "0", "connection": "close"}, b"")
+            assert (status, headers, body) == (202, COMMON | {"content-length": "0", "connection": "close"}, b"")
         time.sleep(1.3)
         assert side.parts == [], "9 are fewer than 10, whatever time has passed"
         assert health(relay.address)["waiting"] == 9
@@ -215,7 +216,7 @@ def test_a_message_is_moved_out_after_ten_tries_alone_and_may_be_put_back(stage,
     made.spool.close()
     path.rename(path.with_name(path.name.replace("aside", "release")))
     again = stage()
-    again.run(lambda: again.spool.totals.get("releases") == 2)
+    again.run(lambda: again.spool.totals.get("releases") == 1)
     assert [part.messages for part in again.sent] == [(messages[3],)]
 
 

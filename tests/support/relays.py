@@ -23,6 +23,7 @@ from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE, RES
 from overstory.relay.process import Settings
 from overstory.relay.shuffling import Shuffler
 from overstory.relay.spool import Rules, Spool, Taken
+from overstory.supervision.answers import ON_ALL
 from overstory.supervision.clock import TRIAL, ClockWatch
 from support.listening_process import ListeningProcess, assigned
 from support.oblivious_receiver import Heard, Reply, hop
@@ -121,6 +122,9 @@ class StagedRelay:
         while not condition():
             assert time.monotonic() < ends, "it did not come to pass in time"
             self.shuffler.look()
+
+
+COMMON = {name.decode(): value.decode() for name, value in ON_ALL}
 
 
 def message(serial: int, size: int = 567) -> bytes:

@@ -1,7 +1,4 @@
-"""A collector as a process: uvicorn, the ASGI application, from its start to a clean end.
-
-`Application` hands posts of reports to their entrances, and every other request to Starlette: registry, counts, health.
-"""
+"""A collector as a process, from its start to a clean end, and what is read of it: registry, counts, health."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import asyncio
 import gc
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -27,7 +24,7 @@ from overstory import __version__
 from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.kinds.base import server_half
 from overstory.collector.auth import ADMIN, MONITOR
-from overstory.collector.http.endpoint import PATH, Entrance
+from overstory.collector.http.endpoint import PATH, Application
 from overstory.collector.oblivious.keys import KeyRing
 from overstory.collector.service import Collector
 from overstory.collector.store import Store, StoreError
@@ -40,17 +37,7 @@ from overstory.protocol.metrics.registry import UnknownMetricError
 from overstory.protocol.wire import is_loopback
 from overstory.protocol.wire.reasons import Reason
 from overstory.queries.counts import PeriodCounts, parse_range, read_store, with_sums
-from overstory.supervision.answers import (
-    ALWAYS_TEXT,
-    JSON,
-    RETRY_AFTER,
-    Receive,
-    Response,
-    Send,
-    error_response,
-    refusal,
-    send_answer,
-)
+from overstory.supervision.answers import ALWAYS_TEXT, JSON, RETRY_AFTER, Response, error_response, refusal
 from overstory.supervision.connection import BoundedConnection
 from overstory.supervision.listening import Listening
 from overstory.supervision.server import SWEEP, SupervisedServer, server_config
@@ -82,7 +69,7 @@ def build_app(collector: Collector) -> Application:
     ]
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys(ERRORS, answer_error), lifespan=lifespan)
     app.router.redirect_slashes = False  # a redirect would go to whatever the Host header names
-    return Application(collector, app)
+    return Application({PATH: collector.reports} | collector.oblivious.entrances, app)
 
 
 class Pages:
@@ -150,26 +137,6 @@ class Pages:
         reason = self._collector.tokens.refuse(authorization, role, self._collector.clock())
         if reason is not None:
             raise AccessError(reason)
-
-
-class Application:
-    """Answers posts of reports, sealed ones too; passes every other request to the pages."""
-
-    def __init__(self, collector: Collector, pages: Starlette) -> None:
-        self._pages = pages
-        self._entrances: dict[str, Entrance] = {PATH: collector.reports} | collector.oblivious.entrances
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        entrance = self._entrances.get(scope["path"]) if scope["type"] == "http" else None
-        if entrance is None:
-            await self._pages(scope, receive, send)
-        elif scope["method"] == "POST":
-            answer = await entrance.answer(scope["headers"], receive)
-            if answer is not None:
-                await send_answer(scope, send, answer)
-        else:
-            only = error_response(405, "method", f"{scope['path']} takes only POST.")
-            await as_page(only._replace(allow="POST"))(scope, receive, send)
 
 
 NAMES: Final = {404: "not-found", 405: "method"}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate
+from functools import partial
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
@@ -26,23 +25,7 @@ from overstory.protocol.wire.reasons import Reason
 LOG: Final = logging.getLogger("overstory.collector")
 
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-UPKEEP: Final = ("tokens", "compact", "retain", "checkpoint", "state")
 SIZES: Final = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
-
-
-class Histogram:
-    """Counts of observations up to each bound."""
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self._bounds, self._counts, self.total = bounds, [0] * (len(bounds) + 1), 0.0
-
-    def observe(self, value: float) -> None:
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
-
-    def buckets(self) -> list[tuple[str, float]]:
-        bounds = *map(str, map(float, self._bounds)), "+Inf"
-        return list(zip(bounds, accumulate(self._counts), strict=True))
 
 
 class Telemetry(Collector):
@@ -51,14 +34,11 @@ class Telemetry(Collector):
     def __init__(self) -> None:
         self.accepted: Counter[str] = Counter()
         self.duplicates: Counter[str] = Counter()
-        self.rejected: Counter[Reason] = Counter()
-        self.rejected_of: Counter[tuple[str, Reason]] = Counter()  # of the registry's metrics: never a sender's words
+        # By a metric of the registry, never a sender's words; None: of all together.
+        self.rejected: Counter[tuple[str | None, Reason]] = Counter()
         self.requests: Counter[int] = Counter()
         self.opened: Counter[str] = Counter()  # messages of Oblivious HTTP, by the key that opened them
         self.unopened: Counter[str] = Counter()  # by reason
-        self.commits = Histogram(SECONDS)
-        self.commit_reports = Histogram(SIZES)
-        self.batch_reports = Histogram(SIZES)
         self.failed_commits = 0
         self.failed_upkeep: Counter[str] = Counter()
         self.faults = 0
@@ -67,32 +47,37 @@ class Telemetry(Collector):
         self.queue: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        of_commits = partial(Histogram, namespace="overstory", registry=self.registry)
+        self._commits = of_commits("commit_seconds", "Duration of a commit in seconds.", buckets=SECONDS)
+        self._commit_reports = of_commits("commit_reports", "Reports in a commit.", buckets=SIZES)
 
     def decided(self, decision: Decision) -> None:
         if decision.refused is not None:
-            self.rejected[decision.refused] += 1
+            self.reject(decision.refused)
         for result in decision.results:
             if result.rejected:
                 for reason, count in Counter(reason for _, reason in result.rejected).items():
-                    self.rejected[reason] += count
-                    self.rejected_of[result.metric, reason] += count
+                    self.reject(reason, result.metric, count)
             elif result.reason is not None:
-                self.rejected[result.reason] += 1
-                if result.reason is not Reason.UNKNOWN_METRIC:
-                    self.rejected_of[result.metric, result.reason] += 1
+                self.reject(result.reason, result.metric)
+
+    def reject(self, reason: Reason, metric: str | None = None, count: int = 1) -> None:
+        self.rejected[None, reason] += count
+        if metric is not None and reason is not Reason.UNKNOWN_METRIC:
+            self.rejected[metric, reason] += count
 
     def stored(self, decision: Decision, new: Iterable[bool]) -> None:
         """Count the batches of a decision that were committed, as new or as duplicates."""
         for received, is_new in zip(decision.received, new, strict=True):
             counted = self.accepted if is_new else self.duplicates
             counted[received.metric] += received.num_reports
-            self.batch_reports.observe(received.num_reports)
 
     def committed(self, commit: Committed) -> None:
         if commit.failed:
             self.failed_commits += 1
-        self.commits.observe(commit.seconds)
-        self.commit_reports.observe(commit.reports)
+        self._commits.observe(commit.seconds)
+        self._commit_reports.observe(commit.reports)
 
     def expose(self) -> bytes:
         return generate_latest(self.registry)
@@ -102,7 +87,7 @@ class Telemetry(Collector):
         yield _counter(
             "reports_duplicate", "Reports in batches that were committed before, by metric.", "metric", self.duplicates
         )
-        rejected = {reason.value: self.rejected[reason] for reason in Reason}
+        rejected = {reason.value: self.rejected[None, reason] for reason in Reason}
         yield _counter("rejected", "Reports, batches or requests refused, by reason.", "reason", rejected)
         statuses = {str(status): count for status, count in list(self.requests.items())}
         yield _counter(
@@ -112,10 +97,7 @@ class Telemetry(Collector):
         yield _counter("oblivious_opened", opened, "key", self.opened)
         unopened = "Messages of Oblivious HTTP that could not be opened, by reason."
         yield _counter("oblivious_refused", unopened, "reason", self.unopened)
-        yield _histogram("commit_seconds", "Duration of a commit in seconds.", self.commits)
-        yield _histogram("commit_reports", "Reports in a commit.", self.commit_reports)
-        yield _histogram("batch_reports", "Reports in a batch.", self.batch_reports)
-        failed = {"commit": self.failed_commits, **dict.fromkeys(UPKEEP, 0), **self.failed_upkeep}
+        failed = {"commit": self.failed_commits, **dict.fromkeys(self.upkeep(), 0), **self.failed_upkeep}
         yield _counter("store_failures", "Failures of the store, by kind of work.", "work", failed)
         ages = GaugeMetricFamily(
             "overstory_upkeep_age_seconds", "Seconds since the last success of an upkeep task.", labels=["task"]
@@ -140,11 +122,6 @@ def _counter(name: str, description: str, label: str, counts: dict[str, int] | C
     return family
 
 
-def _histogram(name: str, description: str, histogram: Histogram) -> HistogramMetricFamily:
-    buckets = [(bound, float(count)) for bound, count in histogram.buckets()]
-    return HistogramMetricFamily(f"overstory_{name}", description, buckets=buckets, sum_value=histogram.total)
-
-
 BEAT: Final = 15.0  # seconds between two heartbeats; refusals are stored whenever there are new ones
 
 
@@ -156,29 +133,24 @@ class StateReporter:
     ) -> None:
         self._telemetry, self._store, self.registry, self._clock = telemetry, store, registry, clock
         self._id, self._started = secrets.token_hex(8), int(clock())
-        self._stored: Counter[Reason] = Counter()
-        self._stored_of: Counter[tuple[str, Reason]] = Counter()
+        self._stored: dict[tuple[str | None, Reason], int] = {}
         self._beat_at = float("-inf")
 
     def report(self) -> None:
         """Store what is new; after an error, the next call stores it."""
         now, telemetry = self._clock(), self._telemetry
-        # One list is made of a counter at a time, which no other thread can interrupt.
-        total = {reason: telemetry.rejected[reason] for reason in Reason}
-        total_of = {key: telemetry.rejected_of[key] for key in list(telemetry.rejected_of)}
+        total = dict(telemetry.rejected)  # a copy in one step, which no other thread can interrupt
         refused: dict[tuple[str | None, int, str], int] = {}
-        for reason, count in total.items():
-            if count > self._stored[reason]:
-                refused[None, int(now // DAY), reason] = count - self._stored[reason]
-        for (name, reason), count in total_of.items():
-            metric, new = self.registry().metrics.get(name), count - self._stored_of[name, reason]
-            if new and metric is not None:
-                refused[name, metric.period.number(now), reason] = new
+        for (name, reason), count in total.items():
+            metric = None if name is None else self.registry().metrics.get(name)
+            new = count - self._stored.get((name, reason), 0)
+            if new and (name is None or metric is not None):
+                refused[name, int(now // DAY) if metric is None else metric.period.number(now), reason] = new
         due = not 0 <= now - self._beat_at < BEAT
         if refused or due:
             waiting, _ = telemetry.queue()
             state = CollectorState(self._id, __version__, self._started, int(now), waiting)
             self._store.report_state(state if due else None, refused)
-        self._stored, self._stored_of = Counter(total), Counter(total_of)
+        self._stored = total
         if due:
             self._beat_at = now

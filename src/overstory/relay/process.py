@@ -8,9 +8,8 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from overstory.client.upload.http import Request, Transport, http_transport
@@ -18,8 +17,8 @@ from overstory.client.upload.http import Response as Received
 from overstory.protocol.oblivious.formats import REQUEST_TYPE, RESPONSE_TYPE
 from overstory.protocol.wire import unencrypted_host
 from overstory.relay.service import LOG, HourlyLimit, RelayService, Troubles, problem
-from overstory.relay.shuffling import Shuffler
-from overstory.relay.spool import Rules, Spool
+from overstory.relay.shuffling import Shuffler, Shuffling
+from overstory.relay.spool import Spool
 from overstory.supervision.answers import PROBLEM, Response
 from overstory.supervision.connection import BoundedConnection
 from overstory.supervision.listening import ConnectionLimits, Listening
@@ -63,10 +62,10 @@ class RelayConnection(BoundedConnection):
             self.url += b"/"  # a sender that takes the relay for a proxy names it, and may leave out the path
         return super()._refused_head()
 
-    def _write(self, answer: Response) -> None:
+    def _write(self, answer: Response, *, bodiless: bool = False) -> None:
         if not self._is_seen():
             self.service.counts[str(answer.status)] += 1
-        super()._write(answer)
+        super()._write(answer, bodiless=bodiless)
 
 
 class RelayServer(SupervisedServer):
@@ -172,16 +171,6 @@ class RelayServer(SupervisedServer):
                 await connection.over.wait()
             finally:
                 transport.abort()
-
-
-@dataclass(frozen=True, slots=True)
-class Shuffling:
-    """What a relay needs to gather messages and to release them together."""
-
-    spool: Path
-    token: str = field(repr=False)  # the collector's, of the role `relay`
-    rules: Rules = field(default_factory=Rules)
-    capacity: int = 100_000  # slots of the spool: most messages take one
 
 
 @dataclass(frozen=True, slots=True)

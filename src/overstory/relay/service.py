@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from overstory.protocol.oblivious.formats import REQUEST_TYPE
 from overstory.protocol.wire import is_loopback, parse_digits
 from overstory.protocol.wire.reasons import Reason
-from overstory.supervision.answers import ON_ALL, Bodies, DisconnectedError, Receive, Response, Send
+from overstory.supervision.answers import Bodies, DisconnectedError, Receive, Response, Send, send_answer
 from overstory.supervision.log import SparseLog
 
 LOG: Final = logging.getLogger("overstory.relay")
@@ -180,10 +180,7 @@ class RelayService:
             self.troubles.error("a message could not be taken", error)
             answer = problem(503, "the relay cannot take messages at the moment", BUSY_SECONDS)
         self.counts[str(answer.status)] += 1
-        lines = answer._replace(close=True).headers
-        sent = [line for line in lines if line not in ON_ALL and (answer.body or line[0] != b"content-type")]
-        await send({"type": "http.response.start", "status": answer.status, "headers": sent})
-        await send({"type": "http.response.body", "body": answer.body})
+        await send_answer(scope, send, answer._replace(close=True))
 
     def judge(self, sender: str, head: Head) -> Response | None:
         answer = None
@@ -205,7 +202,7 @@ class RelayService:
         return answer
 
     async def _read_and_answer(self, sender: str, head: Head, receive: Receive) -> Response:
-        body = await self._bodies.read(receive, lambda size: size > self._most)
+        body = await self._bodies.read(receive, self._most)
         if isinstance(body, bytes):
             return await self.answer(sender, head, body)
         if body is Reason.TOO_LARGE:

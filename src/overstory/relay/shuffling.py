@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 from overstory.client.upload.http import Request, Response, Transport, parse_object
 from overstory.protocol.oblivious.formats import LENGTH_BYTES, RELEASE_TYPE, Release
 from overstory.relay.service import BUSY_SECONDS, LOG, problem
-from overstory.relay.spool import SlotFile, Spool, Taken
+from overstory.relay.spool import Rules, SlotFile, Spool, Taken
 from overstory.supervision import answers
 from overstory.supervision.upkeep import Task, full_pool, result_of
 
@@ -35,6 +36,16 @@ TICK: Final = 1.0
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 300.0
 HOUR: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffling:
+    """What a relay needs to gather messages and to release them together."""
+
+    spool: Path
+    token: str = field(repr=False)  # the collector's, of the role `relay`
+    rules: Rules = field(default_factory=Rules)
+    capacity: int = 100_000  # slots of the spool: most messages take one
 
 
 @dataclass(slots=True)

@@ -1,11 +1,10 @@
-"""The folder of a shuffling relay: the messages that wait, those of the release that is being sent, and totals.
+"""The folder of a shuffling relay: the messages that wait, and those of the release that is being sent.
 
 lock                 held by the relay that uses the folder
 waiting.slots        messages that wait
 release-<id>.slots   the messages of one release: the rename from waiting.slots makes its id durable before it leaves
 next.slots           an empty file that becomes waiting.slots
 aside-<id>.slots     messages that the collector did not judge: renamed to release-<id>.slots, they are sent again
-totals.json          how many messages were released, taken, refused, dropped and moved out, since the folder was made
 
 A file of slots has its full size from the beginning, and places that say nothing about when or in which order messages
 came: each is written into free slots drawn at random, and overwritten with zeros once it is done. There is no journal
@@ -19,23 +18,22 @@ and no index: each slot has a checksum, so after a crash a half-written message,
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import struct
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 from overstory.client.outcomes import StateError
-from overstory.client.state.files import locked, make_folder, sync_folder, write_atomically
+from overstory.client.state.files import locked, make_folder, sync_folder
 from overstory.protocol.errors import FormatError, OverstoryError
 from overstory.protocol.oblivious.formats import ID_BYTES
 from overstory.supervision.clock import TRIAL, ClockWatch
@@ -254,7 +252,6 @@ def _check(slot: int, head: bytes, data: bytes) -> bytes:
 
 WAITING: Final = "waiting.slots"
 NEXT: Final = "next.slots"
-TOTALS: Final = "totals.json"
 RELEASE: Final = "release-{}.slots"
 ASIDE: Final = "aside-{}.slots"
 
@@ -303,6 +300,7 @@ class Spool:
         self._clock = clock or ClockWatch(trial=min(TRIAL, rules.at_most / 2))
         self._leapt, self._in_doubt = self._clock.leapt, False
         self.release: tuple[bytes, SlotFile] | None = None
+        self.totals = Counter[str]()  # since the start: messages taken, refused, dropped, moved out; releases
         self._busy = Lock()
         self._opened = ExitStack()
         with ExitStack() as opening:
@@ -313,13 +311,10 @@ class Spool:
                 raise SpoolError(
                     f"{folder}: another relay uses this spool: stop it, or give this one a --spool of its own"
                 ) from None
-            for left in folder.glob(f"{TOTALS}.*.new"):  # of a relay that was killed
-                left.unlink()
             self._gather(self._open_waiting())
             self.observe()
             opening.callback(self._close_files)
             self.release = self._open_release()
-            self._totals = Counter(self._read_totals())
             self._opened = opening.pop_all()
 
     def _open_waiting(self) -> SlotFile:
@@ -393,11 +388,6 @@ class Spool:
         """Whether messages wait that are too few and too old, by a clock that can be trusted."""
         return bool(self.count) and not self.enough and self.waited >= self.rules.at_most and self._clock.trusted
 
-    @property
-    def totals(self) -> Mapping[str, int]:
-        """Counts since the folder was made; after a crash the answers to one part may be counted twice."""
-        return dict(self._totals)
-
     def put(self, messages: Sequence[bytes], senders: Sequence[bytes]) -> list[Taken]:
         """Write messages durably; return each outcome. `waited` moves in steps, so no message's moment is written."""
         with self._busy:
@@ -466,7 +456,7 @@ class Spool:
         """Count how the collector answered a part of the release, and remove what needs no sending any more."""
         with self._busy:
             assert self.release is not None
-            self._count(outcome)
+            self.totals.update(outcome)
             self.release[1].wipe(heads)
 
     def set_aside(self, heads: Sequence[int]) -> Path | None:
@@ -483,7 +473,7 @@ class Spool:
                 SlotFile.create(path, slots, 0)
                 with closing(SlotFile(path)) as aside:
                     aside.add(messages)
-            self._count({"moved out" if fits else "lost": len(messages)})
+            self.totals["moved out" if fits else "lost"] += len(messages)
             return path if fits else None
 
     def finish(self) -> None:
@@ -494,7 +484,7 @@ class Spool:
             sync_folder(self.folder)
             self.release = None
             file.close()
-            self._count({"releases": 1})
+            self.totals["releases"] += 1
 
     def drop(self) -> int:
         """Remove all messages that wait, unless they are enough by now, and return how many were removed."""
@@ -504,7 +494,7 @@ class Spool:
                 return 0
             self._waiting.restart(self._now())
             self._gather(self._waiting)
-            self._count({"dropped": dropped})
+            self.totals["dropped"] += dropped
             return dropped
 
     def touch(self) -> None:
@@ -525,17 +515,3 @@ class Spool:
         self._waiting.close()
         if self.release is not None:
             self.release[1].close()
-
-    def _count(self, outcome: Mapping[str, int]) -> None:
-        self._totals.update(outcome)
-        with suppress(OSError):  # counts are no reason to stop
-            text = json.dumps({name: n for name, n in sorted(self._totals.items()) if n}, indent=1)
-            write_atomically(self.folder / TOTALS, text.encode(), durable=False)
-
-    def _read_totals(self) -> dict[str, int]:
-        try:
-            content: Any = json.loads((self.folder / TOTALS).read_text("utf-8"))
-        except (OSError, ValueError):
-            return {}
-        usable = isinstance(content, dict) and all(isinstance(n, int) and 0 <= n < 1 << 63 for n in content.values())
-        return content if usable else {}

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -44,17 +45,32 @@ class Response(NamedTuple):
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        kind = self.media_type or (JSON if self.status < 400 else PROBLEM)
-        headers = [(b"content-type", kind.encode()), *ON_ALL, (b"content-length", b"%d" % len(self.body))]
-        if self.retry_after is not None:
-            headers.append((b"retry-after", b"%d" % self.retry_after))
-        if self.status == Reason.NO_TOKEN.status:
-            headers.append((b"www-authenticate", b"Bearer"))
-        if self.allow:
-            headers.append((b"allow", self.allow.encode()))
-        if self.close:
-            headers.append((b"connection", b"close"))
-        return headers
+        return [*_headers(bool(self.body), *self[:1], *self[2:]), (b"content-length", b"%d" % len(self.body))]
+
+    @property
+    def head(self) -> bytes:
+        """The first line and the headers, but for the last one's value."""
+        return _head(bool(self.body), *self[:1], *self[2:])
+
+
+def _headers(*about: Any) -> list[tuple[bytes, bytes]]:
+    has_body, status, retry_after, close, media_type, allow = about
+    headers = [(b"content-type", (media_type or (JSON if status < 400 else PROBLEM)).encode())] if has_body else []
+    headers += ON_ALL
+    if retry_after is not None:
+        headers.append((b"retry-after", b"%d" % retry_after))
+    if status == Reason.NO_TOKEN.status:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if allow:
+        headers.append((b"allow", allow.encode()))
+    if close:
+        headers.append((b"connection", b"close"))
+    return headers
+
+
+@lru_cache(maxsize=256)
+def _head(*about: Any) -> bytes:
+    return STATUS[about[1]] + b"".join([b"%b: %b\r\n" % line for line in _headers(*about)]) + b"content-length: "
 
 
 WHOLE: Final = "overstory.response"
@@ -131,8 +147,8 @@ class Bodies:
         self._most, self._held = reading_bytes, 0
         self._threads = asyncio.Semaphore(THREADS)
 
-    async def read(self, receive: Receive, too_large: Callable[[int], bool]) -> bytes | Reason:
-        """Return a body, or why it is not read to its end."""
+    async def read(self, receive: Receive, most: int) -> bytes | Reason:
+        """Return a body of at most so many bytes, or why it is not read to its end."""
         chunks: list[bytes] = []
         size = 0
         try:
@@ -144,7 +160,7 @@ class Bodies:
                 chunks.append(chunk)
                 size += len(chunk)
                 self._held += len(chunk)
-                if too_large(size):
+                if size > most:
                     return Reason.TOO_LARGE
                 if self._held > self._most:
                     return Reason.QUEUE_FULL

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 JUMP: Final = 60.0
@@ -13,10 +14,10 @@ JUMP: Final = 60.0
 TRIAL: Final = 3600.0  # seconds for which a clock must run evenly before it is trusted
 
 
-def steady() -> float:
-    """Return the seconds of a clock that never jumps; on Linux it counts while the machine sleeps."""
-    boot = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if boot is None else time.clock_gettime(boot)
+# Returns the seconds of a clock that never jumps; on Linux it counts while the machine sleeps.
+steady: Final[Callable[[], float]] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
 
 
 class ClockWatch:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Final
 
 import httptools
@@ -23,7 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.reasons import Reason
-from overstory.supervision.answers import STATUS, WHOLE, Response, error_response, refusal, request_timeout
+from overstory.supervision.answers import WHOLE, Response, error_response, refusal, request_timeout
 from overstory.supervision.listening import ConnectionLimits
 from overstory.supervision.log import SparseLog
 
@@ -315,14 +315,16 @@ class BoundedConnection(HttpToolsProtocol):
             return
         cycle.response_started = cycle.response_complete = True
         cycle.keep_alive &= not answer.close
-        self._write(answer._replace(close=True) if not cycle.keep_alive else answer)
+        answer = answer if cycle.keep_alive else answer._replace(close=True)
+        self._write(answer, bodiless=cycle.scope["method"] == "HEAD")
         if not cycle.keep_alive:
             self._close()
         cycle.on_response()
 
-    def _write(self, answer: Response) -> None:
-        lines = b"".join([b"%b: %b\r\n" % line for line in (*self.server_state.default_headers, *answer.headers)])
-        self._write_bytes(b"".join((STATUS[answer.status], lines, b"\r\n", answer.body)))
+    def _write(self, answer: Response, *, bodiless: bool = False) -> None:
+        also = b"".join([b"%b: %b\r\n" % line for line in self.server_state.default_headers])
+        size, body = len(answer.body), b"" if bodiless else answer.body
+        self._write_bytes(b"%b%d\r\n%b\r\n%b" % (answer.head, size, also, body))
 
     def _write_bytes(self, data: bytes) -> None:
         """Write, unless the connection is over: uvloop would raise, and a sender that has left is no error."""
@@ -373,6 +375,7 @@ class BoundedConnection(HttpToolsProtocol):
             self._end(request_timeout())
 
 
+@lru_cache(maxsize=64)
 def _has_path(url: bytes) -> bool:
     try:
         httptools.parse_url(url).path.decode("ascii")

@@ -302,7 +302,6 @@ EXPORT: Final = Command(
     Option("--store", "where the reports are: a file, or postgresql://...", "URL", required=True),
     REGISTRY,
     Option("--metric", "only this metric (default: all of the registry)", "ID"),
-    flag("--verify", "write nothing: compare the destination with what the store has of closed periods"),
     more="""\
 Writes the reports of closed periods, those that take no reports any more, as Parquet in blocks into folders
 metric=ID/period=N/digest=HEX, and a manifest of each. What is there already is not written again; an export that was

@@ -15,8 +15,9 @@ from overstory.cli.service.settings import fill_in
 from overstory.client.upload.http import PATH, endpoint
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.wire.reasons import check_token
-from overstory.relay.process import Settings, Shuffling, serve
+from overstory.relay.process import Settings, serve
 from overstory.relay.service import LOG
+from overstory.relay.shuffling import Shuffling
 from overstory.relay.spool import Rules
 from overstory.supervision.listening import Listening
 from overstory.supervision.log import begin_log

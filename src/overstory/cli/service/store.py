@@ -148,20 +148,15 @@ def _life(state: str, expires: str | None, revoked: str | None) -> str:
     return f"{'expired' if state == 'expired' else 'expires'} {expires}" if expires else "no expiry"
 
 
-def export(args: argparse.Namespace) -> Answer:
+def export(args: argparse.Namespace) -> Outcome:
     from overstory.engines.folders import Folder  # which loads more than a store
     from overstory.protocol.metrics import load_registry
 
     registry = load_registry(args.registry)
     metric, folder = None if args.metric is None else registry[args.metric].id, Folder(args.destination)
-    with open_store(args.store, registry) as store:
-        if args.verify:
-            sets, wrong = store.verify_export(registry, folder, now=time.time())
-            compared = f"{plural(sets, 'manifest')} compared with the store, {plural(len(wrong), 'error')}"
-            outcome = {"destination": folder.identity, "manifests": sets, "wrong": wrong}
-            return Answer(outcome, [Lines(f"{folder.identity}: {compared}", *wrong)], 1 if wrong else 0)
-        with progress("exporting", None, quiet=args.quiet, in_bytes=True) as bar:
-            done = store.export_closed(registry, folder, metric, now=time.time(), advance=bar.advance)
+    exporting = progress("exporting", None, quiet=args.quiet, in_bytes=True)
+    with open_store(args.store, registry) as store, exporting as bar:
+        done = store.export_closed(registry, folder, metric, now=time.time(), advance=bar.advance)
     return _exported(args, folder.identity, registry, done)
 
 

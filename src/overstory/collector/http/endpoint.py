@@ -1,11 +1,14 @@
-"""POST /v1/reports, without a framework: `ReportEndpoint` decides and answers after the commit; bodies are bounded."""
+"""The entrances for posts, without a framework: `ReportEndpoint` decides and answers after the commit.
+
+`Application` hands every other request to the pages, which are Starlette's.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +19,18 @@ from overstory.collector.telemetry import Telemetry
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.reasons import Reason
 from overstory.protocol.wire.upload import MEDIA_TYPE
-from overstory.supervision.answers import Bodies, DisconnectedError, Receive, Response, dumped, refusal
+from overstory.supervision.answers import (
+    Bodies,
+    DisconnectedError,
+    Message,
+    Receive,
+    Response,
+    Send,
+    dumped,
+    error_response,
+    refusal,
+    send_answer,
+)
 from overstory.supervision.log import SparseLog
 from overstory.supervision.upkeep import Reserve
 
@@ -119,9 +133,7 @@ class ReportEndpoint:
             return reason
         if head.is_encoded or head.content_type not in {MEDIA_TYPE, JSON}:
             return Reason.WRONG_TYPE
-        if head.length is not None and self.too_large(head, head.length):
-            return Reason.TOO_LARGE
-        return self.unavailable()
+        return Reason.TOO_LARGE if self.too_large(head) else self.unavailable()
 
     def unavailable(self) -> Reason | None:
         if self.closing:
@@ -132,11 +144,14 @@ class ReportEndpoint:
             return Reason.FAULT
         return Reason.QUEUE_FULL if self._committer.full else None
 
-    def too_large(self, head: Head, size: int) -> bool:
-        return size > (self.limits.json_bytes if head.content_type == JSON else self.limits.body_bytes)
+    def most_bytes(self, head: Head) -> int:
+        return self.limits.json_bytes if head.content_type == JSON else self.limits.body_bytes
+
+    def too_large(self, head: Head) -> bool:
+        return head.length is not None and head.length > self.most_bytes(head)
 
     def refuse(self, reason: Reason, *, close: bool = False) -> Response:
-        self.telemetry.rejected[reason] += 1
+        self.telemetry.reject(reason)
         return self._counted(refusal(reason, close=close))
 
     def fault(self, error: BaseException, *, close: bool = False) -> Response:
@@ -201,9 +216,31 @@ class Entrance:
         if refused is not None:
             return refused
         try:
-            body = await self.endpoint.bodies.read(receive, partial(self.endpoint.too_large, head))
+            body = await self.endpoint.bodies.read(receive, self.endpoint.most_bytes(head))
             return self.endpoint.refuse(body, close=True) if isinstance(body, Reason) else await self._work(head, body)
         except DisconnectedError:
             return None
         except Exception as error:  # noqa: BLE001 - any error is the collector's, and the reports may come again
             return self.endpoint.fault(error)
+
+
+class Application:
+    """Answers posts of reports, sealed ones too, by their paths; passes every other request to the pages (ASGI 3)."""
+
+    def __init__(
+        self, entrances: Mapping[str, Entrance], pages: Callable[[Message, Receive, Send], Awaitable[None]]
+    ) -> None:
+        self._entrances, self._pages = entrances, pages
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        entrance = self._entrances.get(scope["path"]) if scope["type"] == "http" else None
+        if entrance is None:
+            await self._pages(scope, receive, send)
+            return
+        if scope["method"] == "POST":
+            answer = await entrance.answer(scope["headers"], receive)
+        else:
+            only = error_response(405, "method", f"{scope['path']} takes only POST.")
+            answer = only._replace(allow="POST")
+        if answer is not None:
+            await send_answer(scope, send, answer)

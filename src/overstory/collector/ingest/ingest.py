@@ -6,7 +6,7 @@ import json
 import zlib
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -155,6 +155,23 @@ EARLY: Final = 1  # a device's clock may be ahead by this many periods
 OVERHEAD: Final = 256  # about how many bytes of memory a waiting batch takes in addition to its own
 
 
+class Times(NamedTuple):
+    """When reports of one period are taken, in unix time: clocks differ, and reports are late."""
+
+    opens: int  # the first second
+    closes: int  # the first second after the last
+    expired: bool  # the metric was not collected any more when the period began
+    forget_after: int  # as in `Received`, as `ends`
+    ends: int
+
+    @classmethod
+    def of(cls, metric: Metric, period: int) -> Times:
+        start = metric.period.start(period)
+        closes, final = metric.accept_until(period), metric.final_from(period)
+        opens, ends = metric.period.start(period - EARLY), metric.period.start(period + 1)
+        return cls(opens, closes, metric.expired(start), final, ends)
+
+
 @dataclass(slots=True)
 class Result:
     """The decision about one upload: the reason of its refusal, or the number of its valid reports."""
@@ -185,7 +202,10 @@ class Ingest:
 
     def __init__(self, registry: MetricRegistry, limits: Limits | None = None) -> None:
         self.registry, self.limits = registry, limits or Limits()
-        self._metrics = {name: (metric, ReportFormat.of(metric.mechanism)) for name, metric in registry.metrics.items()}
+        self._metrics = {
+            name: (metric, ReportFormat.of(metric.mechanism), lru_cache(maxsize=64)(partial(Times.of, metric)))
+            for name, metric in registry.metrics.items()
+        }
 
     def decide(self, body: bytes, content_type: str, now: float, *, oblivious: bool = False) -> Decision:
         """Decide about one request's body; `content_type` is in lower case, without parameters."""
@@ -225,8 +245,9 @@ class Ingest:
         if entry is None:
             result.reason = Reason.UNKNOWN_METRIC
             return True
-        metric, report_format = entry
-        result.reason = _out_of_place(metric, upload, now, oblivious=oblivious)
+        metric, report_format, times_of = entry
+        times = times_of(upload.period)
+        result.reason = _out_of_place(metric, upload, times, now, oblivious=oblivious)
         if result.reason is not None:
             return True
         columns = report_format.read(upload.reports, self.limits.reports - decision.num_read)
@@ -254,8 +275,8 @@ class Ingest:
                 columns.num_reports,
                 columns.cohorts,
                 columns.bits,
-                metric.final_from(upload.period),
-                metric.period.start(upload.period + 1),
+                times.forget_after,
+                times.ends,
                 upload.group,
             )
         )
@@ -272,22 +293,16 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return values
 
 
-def _out_of_place(metric: Metric, upload: Upload, now: float, *, oblivious: bool) -> Reason | None:
+def _out_of_place(metric: Metric, upload: Upload, times: Times, now: float, *, oblivious: bool) -> Reason | None:
     """Return why an upload is not taken, whatever its reports are: its way here, its time, its group; or None."""
     if metric.is_oblivious and not oblivious:
         return Reason.WRONG_TRANSPORT
-    reason = out_of_time(metric, upload.period, now)
-    if reason is None and upload.group and (metric.groups is None or upload.group not in metric.groups.names):
-        return Reason.UNKNOWN_GROUP
-    return reason
-
-
-def out_of_time(metric: Metric, period: int, now: float) -> Reason | None:
-    """Return why reports of that period are not taken at that time, or None: clocks differ, and reports are late."""
-    if period > metric.period.number(now) + EARLY:
+    if now < times.opens:
         return Reason.PERIOD_FUTURE
-    if metric.expired(metric.period.start(period)):
+    if times.expired:
         return Reason.METRIC_EXPIRED
-    if now >= metric.accept_until(period):
+    if now >= times.closes:
         return Reason.PERIOD_CLOSED
+    if upload.group and (metric.groups is None or upload.group not in metric.groups.names):
+        return Reason.UNKNOWN_GROUP
     return None

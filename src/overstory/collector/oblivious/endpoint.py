@@ -15,15 +15,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, TypeVar
 
 from overstory.collector.auth import RELAY, TokenTable
-from overstory.collector.http.endpoint import (
-    LONG,
-    MESSAGE_PATH,
-    PATH,
-    RELEASE_PATH,
-    Entrance,
-    Head,
-    read_head,
-)
+from overstory.collector.http.endpoint import LONG, MESSAGE_PATH, PATH, RELEASE_PATH, Entrance, Head, read_head
 from overstory.collector.ingest.ingest import Decision
 from overstory.collector.ingest.received import Released
 from overstory.collector.oblivious.keys import UNKNOWN_KEY, KeyRing
@@ -126,9 +118,7 @@ class ObliviousEndpoint:
             return error_response(404, "not-found", NO_KEYS)
         if head.content_type != content_type:
             return error_response(Reason.WRONG_TYPE.status, Reason.WRONG_TYPE, f"Send {content_type}.")
-        if head.length is not None and self.endpoint.too_large(head, head.length):
-            return Reason.TOO_LARGE
-        return self.endpoint.unavailable()
+        return Reason.TOO_LARGE if self.endpoint.too_large(head) else self.endpoint.unavailable()
 
     def _judge_release(self, head: Head) -> Reason | Response | None:
         refused = self._judge_message(head, RELEASE_TYPE)

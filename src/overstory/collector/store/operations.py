@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, select, text
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, func, select, text
 
 from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
@@ -124,10 +125,9 @@ def write_releases(connection: Connection, released: Sequence[Received]) -> None
     connection.execute(_RELEASE, rows)
 
 
-def read_releases(
+def _read_releases(
     connection: Connection, metric: str, first: int, last: int, tally: Mapping[tuple[int, bytes], int]
 ) -> dict[int, ReleasedReports]:
-    """Return what was released of each period in ``first .. last``; `tally` has all reports of the same moment."""
     columns = RELEASES.c
     within = columns.metric == metric, columns.period >= first, columns.period <= last
     sizes: dict[int, list[int]] = {}
@@ -144,72 +144,6 @@ def read_releases(
         period: ReleasedReports(len(some), min(some), reports[period], stored.get(period) == [reports[period]])
         for period, some in sizes.items()
     }
-
-
-def write_state(connection: Connection, state: CollectorState | None, refused: Refused) -> None:
-    """Add refusals, and replace a collector's last heartbeat."""
-    rows = [
-        {"metric": metric or "", "period": period, "reason": str(reason), "refused": count}
-        for (metric, period, reason), count in refused.items()
-    ]
-    if rows:  # in one order: of two collectors that write the same rows, one waits
-        connection.execute(_ADD, sorted(rows, key=lambda row: (row["metric"], row["period"], row["reason"])))
-    if state is not None:
-        row = asdict(state)
-        put_row(connection, COLLECTORS, {"id": row["id"]}, **{each.name: row[each.name] for each in COLLECTORS.columns})
-
-
-def read_refusals(connection: Connection) -> Refusals:
-    """Return all stored refusals, the oldest first."""
-    columns = TALLIES.c
-    rows = connection.execute(select(TALLIES).order_by(columns.metric, columns.period, columns.reason)).all()
-    return Refusals(
-        {(row.period, row.reason): row.refused for row in rows if not row.metric},
-        {(row.metric, row.period, row.reason): row.refused for row in rows if row.metric},
-    )
-
-
-def read_collectors(connection: Connection) -> list[CollectorState]:
-    """Return the collectors of a store, the last one seen first."""
-    rows = connection.execute(select(COLLECTORS).order_by(COLLECTORS.c.last_seen.desc(), COLLECTORS.c.id))
-    return [CollectorState(**row._mapping) for row in rows]  # noqa: SLF001 - public
-
-
-def read_notes(connection: Connection, metric: str | None = None) -> list[Note]:
-    """Return the notes on a metric and those on all metrics; without a metric, every note. The oldest first."""
-    wanted = select(NOTES).order_by(NOTES.c.day, NOTES.c.kind, NOTES.c.text, NOTES.c.id)
-    if metric is not None:
-        wanted = wanted.where(NOTES.c.metric.in_(["", metric]))
-    return [Note(row.id, row.metric or None, row.day, row.kind, row.text) for row in connection.execute(wanted)]
-
-
-def make_note(words: str, day: int, kind: str, metric: str | None) -> Note:
-    """Check what a note says, and return it with a new id."""
-    if kind not in NOTE_KINDS:
-        raise ParameterError(f"a note is of kind {', '.join(NOTE_KINDS[:-1])} or {NOTE_KINDS[-1]}; not {kind!r}")
-    words = words.strip()
-    if not 1 <= len(words) <= NOTE_CHARACTERS:
-        raise ParameterError(f"a note has 1 to {NOTE_CHARACTERS} characters; this one has {len(words)}")
-    if not words.isprintable():
-        raise ParameterError("a note is one line of printable characters: no line breaks, tabs or invisible characters")
-    return Note(secrets.token_hex(4), metric, day, kind, words)
-
-
-def write_note(connection: Connection, note: Note) -> None:
-    """Store a note about all metrics, or about one that the store remembers."""
-    metrics = set(connection.execute(select(METRICS.c.metric)).scalars())
-    if note.metric is not None and note.metric not in metrics:
-        have = f"it remembers {', '.join(sorted(metrics))}" if metrics else "it remembers none yet"
-        raise ParameterError(f"the store remembers no metric {note.metric}: {have}")
-    connection.execute(NOTES.insert(), [{**asdict(note), "metric": note.metric or ""}])
-
-
-def delete_note(database: Database, connection: Connection, note_id: str) -> bool:
-    """Delete a note; False when there is none with this id."""
-    is_deleted = bool(connection.execute(delete(NOTES).where(NOTES.c.id == note_id)).rowcount)
-    if is_deleted:
-        database.note_deletions(connection, {NOTES.name})
-    return is_deleted
 
 
 def retain_operations(database: Database, connection: Connection, entries: StoredMetrics, now: float) -> None:
@@ -257,22 +191,6 @@ class Summary:
     releases: int = 0  # of shuffling relays
 
 
-def summarize(database: Database) -> Summary:
-    """Return what a store holds, as of one moment."""
-    with database.snapshot_of_ids() as connection:
-        entries = read_stored_metrics(connection)
-        batch_ids = count_ids(connection)
-        metrics = tuple(metric_summaries(connection, entries))
-        size = database.size(connection)
-        refused: Counter[str] = Counter()
-        for (_, reason), count in read_refusals(connection).by_day.items():
-            refused[reason] += count
-        drawn = select(func.count(RELEASES.c.release.distinct())).where(RELEASES.c.release != ALL_RELEASES)
-        releases = connection.execute(drawn).scalar_one()
-        others = len(read_collectors(connection)), len(read_notes(connection)), releases
-    return Summary(database.url, database.kind, SCHEMA, size, batch_ids, metrics, dict(refused), *others)
-
-
 Sums = tuple[int, int, int]  # a number of reports, and their first and last period
 
 _NONE: Sums = (0, 0, 0)
@@ -306,3 +224,124 @@ def metric_summaries(connection: Connection, entries: StoredMetrics) -> Iterator
             kept=reports[CHUNKS.name],
             waiting=reports[INBOX.name],
         )
+
+
+def _tally(
+    connection: Connection, metric: str, first: int, last: int, groups: Collection[str] | None = None
+) -> dict[tuple[int, bytes], int]:
+    reports: Counter[tuple[int, bytes]] = Counter()
+    for table in (COUNTS, INBOX):
+        within = [table.c.metric == metric, table.c.period >= first, table.c.period <= last]
+        within += [] if groups is None else [table.c.device_group.in_(groups)]
+        key = table.c.period, table.c.digest
+        rows = connection.execute(select(*key, func.sum(table.c.num_reports)).where(*within).group_by(*key))
+        for period, digest, number in rows:
+            reports[period, bytes(digest)] += int(number)
+    return dict(sorted(reports.items()))
+
+
+class Operations:
+    """The part of a store that operators watch and write to."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def report_state(self, state: CollectorState | None, refused: Refused) -> None:
+        """Replace a collector's last heartbeat, and add to the refusals, in one transaction."""
+        rows = [
+            {"metric": metric or "", "period": period, "reason": str(reason), "refused": count}
+            for (metric, period, reason), count in refused.items()
+        ]
+
+        def work(connection: Connection) -> None:
+            if rows:  # in one order: of two collectors that write the same rows, one waits
+                connection.execute(_ADD, sorted(rows, key=itemgetter("metric", "period", "reason")))
+            if state is not None:
+                put_row(connection, COLLECTORS, {"id": state.id}, **asdict(state))
+
+        self._database.write(work)
+
+    def refusals(self) -> Refusals:
+        """Return how much was refused and why, by day and by metric, the oldest first."""
+        rows = self._rows(select(TALLIES).order_by(TALLIES.c.metric, TALLIES.c.period, TALLIES.c.reason))
+        return Refusals(
+            {(row.period, row.reason): row.refused for row in rows if not row.metric},
+            {(row.metric, row.period, row.reason): row.refused for row in rows if row.metric},
+        )
+
+    def collectors(self) -> list[CollectorState]:
+        """Return the last heartbeat of each collecting process, the last one seen first."""
+        rows = self._rows(select(COLLECTORS).order_by(COLLECTORS.c.last_seen.desc(), COLLECTORS.c.id))
+        return [CollectorState(**row._mapping) for row in rows]  # noqa: SLF001 - public
+
+    def notes(self, metric: str | None = None) -> list[Note]:
+        """Return the notes on a metric and those on all metrics; without a metric, every note. The oldest first."""
+        wanted = select(NOTES).order_by(NOTES.c.day, NOTES.c.kind, NOTES.c.text, NOTES.c.id)
+        if metric is not None:
+            wanted = wanted.where(NOTES.c.metric.in_(["", metric]))
+        return [Note(row.id, row.metric or None, row.day, row.kind, row.text) for row in self._rows(wanted)]
+
+    def _rows(self, wanted: Select[Any]) -> Sequence[Row[Any]]:
+        with self._database.snapshot() as connection:
+            return connection.execute(wanted).all()
+
+    def add_note(self, text: str, day: int, kind: str = "note", metric: str | None = None) -> Note:
+        """Store a note about a day, counted from 1970: on all metrics, or on one that the store remembers."""
+        if kind not in NOTE_KINDS:
+            raise ParameterError(f"a note is of kind {', '.join(NOTE_KINDS[:-1])} or {NOTE_KINDS[-1]}; not {kind!r}")
+        words = text.strip()
+        if not 1 <= len(words) <= NOTE_CHARACTERS:
+            raise ParameterError(f"a note has 1 to {NOTE_CHARACTERS} characters; this one has {len(words)}")
+        if not words.isprintable():
+            raise ParameterError(
+                "a note is one line of printable characters: no line breaks, tabs or invisible characters"
+            )
+        note = Note(secrets.token_hex(4), metric, day, kind, words)
+
+        def work(connection: Connection) -> None:
+            metrics = set(connection.execute(select(METRICS.c.metric)).scalars())
+            if metric is not None and metric not in metrics:
+                have = f"it remembers {', '.join(sorted(metrics))}" if metrics else "it remembers none yet"
+                raise ParameterError(f"the store remembers no metric {metric}: {have}")
+            connection.execute(NOTES.insert(), [{**asdict(note), "metric": metric or ""}])
+
+        self._database.write(work)
+        return note
+
+    def remove_note(self, note_id: str) -> None:
+        """Delete a note."""
+
+        def work(connection: Connection) -> bool:
+            is_deleted = bool(connection.execute(delete(NOTES).where(NOTES.c.id == note_id)).rowcount)
+            if is_deleted:
+                self._database.note_deletions(connection, {NOTES.name})
+            return is_deleted
+
+        if not self._database.write(work):
+            raise ParameterError(f"there is no note {note_id}")
+
+    def tally(
+        self, metric_id: str, first: int, last: int, groups: Collection[str] | None = None
+    ) -> dict[tuple[int, bytes], int]:
+        """Return how many reports came of each (period, mechanism digest); past retention, counts may have fewer."""
+        with self._database.snapshot() as connection:
+            return _tally(connection, metric_id, first, last, groups)
+
+    def releases(self, metric_id: str, first: int, last: int) -> dict[int, ReleasedReports]:
+        """Return what shuffling relays released of each period in ``first .. last``; past retention, nothing."""
+        with self._database.snapshot() as connection:
+            tally = _tally(connection, metric_id, first, last)
+            return _read_releases(connection, metric_id, first, last, tally)
+
+    def summary(self) -> Summary:
+        """Return what the store holds, in figures, as of one moment."""
+        refused = select(TALLIES.c.reason, func.sum(TALLIES.c.refused)).where(TALLIES.c.metric == "")
+        drawn = select(func.count(RELEASES.c.release.distinct())).where(RELEASES.c.release != ALL_RELEASES)
+        numbers = *(select(func.count()).select_from(table) for table in (COLLECTORS, NOTES)), drawn
+        with self._database.snapshot_of_ids() as connection:
+            batch_ids, size = count_ids(connection), self._database.size(connection)
+            metrics = tuple(metric_summaries(connection, read_stored_metrics(connection)))
+            by_reason = connection.execute(refused.group_by(TALLIES.c.reason)).all()
+            others = [connection.execute(number).scalar_one() for number in numbers]
+        counts = {reason: int(count) for reason, count in by_reason}
+        return Summary(self._database.url, self._database.kind, SCHEMA, size, batch_ids, metrics, counts, *others)

@@ -101,22 +101,15 @@ CHANGED: Final = (INBOX.name, CHUNKS.name, COUNTS.name)
 """The tables that folding leaves old rows in, besides that of the ids that came with the folded rows."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Compacted:
-    """What a compaction did."""
+    """What a compaction has done."""
 
     reports: int = 0  # counted and shuffled
     rows: int = 0  # of the inbox, that they came in
     forgotten: int = 0  # batch ids that were deleted
-    waiting: tuple[str, ...] = ()  # what could not be counted, and why
+    waiting: list[str] = field(default_factory=list)  # what could not be counted, and why
     remains: tuple[str, ...] = ()  # what was deleted and can still be read in the database's files, and why
-
-
-@dataclass
-class _Tally:
-    reports: int = 0
-    rows: int = 0
-    waiting: list[str] = field(default_factory=list)
 
 
 class OvertakenError(Exception):
@@ -132,28 +125,28 @@ def compact(
         last = connection.execute(select(func.max(INBOX.c.id))).scalar() or 0
         waiting = ages.due(connection, keys_of(connection, INBOX), within)
         stale = _stale(connection, entries)
-    tally = _Tally()
+    done = Compacted()
     with database.work_claims() as claim:
         for key in stale:
             if claim(key):
-                _try(tally, key, entries, lambda entry, key: _recount(database, entry, key))
+                _try(done, key, entries, lambda entry, key: _recount(database, entry, key))
         for key in waiting:
             if claim(key):
-                _try(tally, key, entries, lambda entry, key: _fold_all(database, entry, key, last, tally))
-    forgotten, stay = delete_expired_ids(database, now) if forgetting else (0, [])
-    remains = (*stay, *database.erase_deleted())
-    return Compacted(tally.reports, tally.rows, forgotten, tuple(tally.waiting), remains)
+                _try(done, key, entries, lambda entry, key: _fold_all(database, entry, key, last, done))
+    done.forgotten, stay = delete_expired_ids(database, now) if forgetting else (0, [])
+    done.remains = (*stay, *database.erase_deleted())
+    return done
 
 
-def _try(tally: _Tally, key: Key, entries: StoredMetrics, work: Callable[[StoredMetric, Key], None]) -> None:
+def _try(done: Compacted, key: Key, entries: StoredMetrics, work: Callable[[StoredMetric, Key], None]) -> None:
     entry = entries.get((key.metric, key.digest))
     if entry is None:
-        tally.waiting.append(f"{key.metric}, mechanism {key.digest.hex()}: no registry has named this mechanism")
+        done.waiting.append(f"{key.metric}, mechanism {key.digest.hex()}: no registry has named this mechanism")
         return
     try:
         work(entry, key)
     except (ParameterError, RecountError) as error:
-        tally.waiting.append(f"{key.metric}, {entry.period.label(key.period)}: {error}")
+        done.waiting.append(f"{key.metric}, {entry.period.label(key.period)}: {error}")
 
 
 def _stale(connection: Connection, entries: StoredMetrics) -> list[Key]:
@@ -183,7 +176,7 @@ def _recount(database: Database, entry: StoredMetric, key: Key) -> None:
     database.write(work)
 
 
-def _fold_all(database: Database, entry: StoredMetric, key: Key, last: int, tally: _Tally) -> None:
+def _fold_all(database: Database, entry: StoredMetric, key: Key, last: int, done: Compacted) -> None:
     overtaken = 0
     while overtaken < TRIES:
         try:
@@ -193,8 +186,8 @@ def _fold_all(database: Database, entry: StoredMetric, key: Key, last: int, tall
             continue
         if not rows:
             return
-        tally.rows += rows
-        tally.reports += reports
+        done.rows += rows
+        done.reports += reports
         database.checkpoint()
 
 

@@ -35,7 +35,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from overstory.protocol.errors import ParameterError, WireError
 from overstory.protocol.kinds.base import MAX_COHORTS, SEEDS, Kind, Report, check_cohort, check_count
@@ -157,8 +157,7 @@ ID_BYTES: Final = 16
 PERIODS: Final = range(-(1 << 31), 1 << 31)
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
+class Upload(NamedTuple):
     """One batch of reports of one metric and one period."""
 
     batch: bytes  # its id, 16 bytes: another upload has the same only where it is a copy of this one

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +23,6 @@ from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
 from overstory.collector.store.schema import CHUNKS, INBOX, STORE_ID, read_fact
 from overstory.engines.folders import Folder, FolderError, file_checksum
-from overstory.engines.places import read_sets
 from overstory.files.labels import (
     MANIFEST_NAME,
     PART_NAME,
@@ -36,7 +35,6 @@ from overstory.files.labels import (
     read_partition,
 )
 from overstory.files.parquet import write_blocks
-from overstory.protocol.errors import OverstoryError
 from overstory.protocol.kinds.base import MAX_COHORTS
 from overstory.protocol.metrics import MetricRegistry
 
@@ -65,13 +63,7 @@ class OutsideRetention:
     manifests: int
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A row of `chunks`, without its reports."""
-
-    number: int  # drawn at random
-    size: int  # in bytes
-    reports: int
+Chunk = tuple[int, int]  # the number of a row of `chunks`, which was drawn at random, and its size in bytes
 
 
 def export_id(store: str, key: Key) -> str:
@@ -112,29 +104,6 @@ class Export:
                     self._export(key)
         self._done.outside = self._outside_retention(there, now)
         return self._done
-
-    def verify(self, now: float) -> tuple[int, list[str]]:
-        """Compare the destination with the store: return how many keys should be there, and what is wrong."""
-        with self._database.snapshot() as connection:
-            self._entries = read_stored_metrics(connection)
-            keys = sorted(keys_of(connection, CHUNKS))
-        ready = [key for key in keys if self._is_ready(key, now)]
-        wrong = []
-        for key in ready:
-            name, number = self._manifest_name(key), export_id(self._store, key)
-            try:
-                sets = {one.manifest.id: one for one in read_sets(Folder(self._folder.address(_partition(key))))}
-                if number not in sets:
-                    wrong.append(f"{name}: missing")
-                    continue
-                manifest = sets[number].manifest
-                for part in manifest.parts:
-                    sets[number].check(part, content=True)
-                if more := sum(chunk.reports for chunk in self._chunks(key)) - manifest.num_reports:
-                    wrong.append(f"{name}: {more:,} reports came after it was written")
-            except OverstoryError as error:
-                wrong.append(str(error))
-        return len(ready), wrong
 
     def _is_ready(self, key: Key, now: float) -> bool:
         """Whether a key's period is closed, and all of its reports are counted."""
@@ -209,9 +178,9 @@ class Export:
     def _chunks(self, key: Key) -> list[Chunk]:
         """Return a key's chunks in the order of their random numbers, which are in no file."""
         size = func.length(CHUNKS.c.cohorts) + func.length(CHUNKS.c.bits)
-        rows = select(CHUNKS.c.id, size, CHUNKS.c.num_reports).where(key.of(CHUNKS)).order_by(CHUNKS.c.id)
+        rows = select(CHUNKS.c.id, size).where(key.of(CHUNKS)).order_by(CHUNKS.c.id)
         with self._database.snapshot() as connection:
-            return [Chunk(*row) for row in connection.execute(rows)]
+            return [(number, size) for number, size in connection.execute(rows)]
 
     def _read(self, numbers: Sequence[Sequence[int]]) -> Iterator[ReportBatch]:
         for some in numbers:
@@ -265,6 +234,6 @@ def _partition(key: Key) -> str:
 
 def _cut(chunks: Sequence[Chunk]) -> Iterator[list[list[int]]]:
     """Yield the chunks' numbers of each part, by what is read and shuffled together."""
-    together = grouped(chunks, attrgetter("size"), TOGETHER)
-    for part in grouped(together, lambda some: sum(chunk.size for chunk in some), PART_BYTES):
-        yield [[chunk.number for chunk in some] for some in part]
+    together = grouped(chunks, itemgetter(1), TOGETHER)
+    for part in grouped(together, lambda some: sum(size for _, size in some), PART_BYTES):
+        yield [[number for number, _ in some] for some in part]
