@@ -8,16 +8,9 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from overstory.presentation.charts import heat_map as maps
+from overstory.presentation.charts import numbers
 from overstory.presentation.charts.drawing import NARROW, WIDE, Scale
-from overstory.presentation.charts.heat_map import Cells, heat_map
-from overstory.presentation.charts.numbers import (
-    counts_over_time,
-    differences,
-    dots,
-    estimates_over_time,
-    histogram,
-)
+from overstory.presentation.charts.numbers import Cells, Dots, counts_over_time, estimates_over_time, histogram
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time, small_multiple
 from overstory.presentation.document import Figure
 from overstory.presentation.render_html import DRAWING_STYLE, as_html, as_svg
@@ -115,8 +108,8 @@ def test_rows_of_intervals_and_of_differences_are_the_numbers(part):
     low, high, sure = shares - 0.03, shares + 0.04, np.array([True, True, False, False])
     names, truth = ["a", "b", "c", "d"], np.array([0.28, 0.09, 0.0, 0.6])
     pictures = [
-        dots("p", "c", names, shares=shares, low=low, high=high, detected=sure, truth=truth),
-        differences("q", "c", names, difference=shares, low=low, high=high, changed=sure),
+        Dots(names=names, shares=shares, low=low, high=high, sure=sure, **more).picture("p", "c")
+        for more in ({"truth": truth}, {"is_difference": True})
     ]
     for picture in pictures:
         tree, x, y = drawn(getattr(picture, part))
@@ -151,7 +144,7 @@ def test_bars_and_small_lines_are_the_numbers():
     assert [[round(x.number(across)) for across, _ in each] for each in found] == [[0, 1], [3, 4]]
     assert [y.number(up) for each in found for _, up in each] == pytest.approx([1, 2, 3, -2], abs=half_pixel(y))
     assert y.number(84) <= -2.5
-    assert "the newest is -2." in small([3.0, -2.0], number="{:g}".format).alt
+    assert "the newest is -2." in small([3.0, -2.0], is_share=False).alt
 
 
 @pytest.mark.parametrize("part", ["svg", "narrow"])
@@ -193,7 +186,7 @@ def test_few_columns_are_a_picture_too(columns):
     drawn(counts_over_time("p", "c", labels(columns), np.ones(columns)).svg)
     drawn(small(np.ones(max(columns, 1)), has_zero=False).svg)
     nothing = np.zeros(0)
-    drawn(dots("p", "c", [], shares=nothing, low=nothing, high=nothing, detected=np.zeros(0, bool)).svg)
+    drawn(Dots(names=[], shares=nothing, low=nothing, high=nothing, sure=np.zeros(0, bool)).picture("p", "c").svg)
 
 
 def test_a_picture_carries_its_numbers_for_a_script():
@@ -231,7 +224,7 @@ def test_events_are_lines_with_their_text():
 def test_words_in_a_picture_are_text():
     names = [EVIL, "light", "sepia", "solar", "rare"]
     picture = over_time("p", EVIL, labels(), lines(names=names), events=[Event(3, EVIL)], xlabel=EVIL)
-    table = heat_map("p", EVIL, cells(names=(EVIL, EVIL), labels=([EVIL] * 3, [EVIL] * 4)))
+    table = cells(names=(EVIL, EVIL), labels=([EVIL] * 3, [EVIL] * 4)).picture("p", EVIL)
     for svg in (each for one in (picture, table) for each in (one.svg, one.narrow, as_svg(one))):
         tree = ET.fromstring(svg)
         assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= {
@@ -321,7 +314,7 @@ def boxes(svg):
 @pytest.mark.parametrize("part", ["svg", "narrow"])
 def test_each_cell_is_in_its_row_and_column_and_its_colour_says_which_way_it_differs(part):
     given = cells()
-    drawn, x, y = boxes(getattr(heat_map("p", "c", given), part))
+    drawn, x, y = boxes(getattr(given.picture("p", "c"), part))
     assert set(drawn) == {(i, j) for i in range(3) for j in range(4)}
     for (i, j), path in drawn.items():
         left, top, right, bottom = map(float, re.fullmatch(r"M(\S+) (\S+)H(\S+)V(\S+)H\S+z", path.get("d")).groups())
@@ -337,7 +330,7 @@ def test_each_cell_is_in_its_row_and_column_and_its_colour_says_which_way_it_dif
 
 def test_the_text_alternative_and_the_cursor_have_the_numbers():
     given = cells()
-    picture = heat_map("p", "c", given)
+    picture = given.picture("p", "c")
     i, j = np.unravel_index(np.where(given.sure, np.abs(given.departures), 0).argmax(), given.sure.shape)
     assert f"o{j} in v{i}: {100 * given.shares[i, j]:.2f}%" in picture.alt
     data = json.loads(unescape(re.search("<metadata>(.*?)</metadata>", picture.svg)[1]))
@@ -352,14 +345,14 @@ def test_a_row_that_is_too_small_says_so_and_a_negative_share_shows_as_nothing()
     shares = cells().shares.copy()
     shares[1] = np.nan
     shares[0, 0] = -0.05
-    picture = heat_map("p", "c", cells(shares=shares, sure=np.zeros((3, 4), bool)))
+    picture = cells(shares=shares, sure=np.zeros((3, 4), bool)).picture("p", "c")
     assert picture.svg.count("too few") == 4
     assert ">0.0%<" in picture.svg
     ET.fromstring(as_svg(picture))
 
 
 def test_of_a_large_table_the_first_rows_and_columns_are_drawn():
-    picture = heat_map("p", "c.", cells(maps.MOST_ROWS + 5, maps.MOST_COLUMNS + 2))
+    picture = cells(numbers.MOST_ROWS + 5, numbers.MOST_COLUMNS + 2).picture("p", "c.")
     drawn, *_ = boxes(picture.svg)
-    assert len(drawn) == maps.MOST_ROWS * maps.MOST_COLUMNS
+    assert len(drawn) == numbers.MOST_ROWS * numbers.MOST_COLUMNS
     assert picture.caption == "c. The first 30 of 35 rows, 16 of 18 columns."

@@ -20,7 +20,6 @@ from overstory.console.alarms import TONES, MetricHistory, find_alarms, notice, 
 from overstory.console.changes import DRAWN, Trend, largest
 from overstory.console.screens.page import ASK_AGAIN, WHOLE_RANGE, is_shares, number_field, reading_words, state_words
 from overstory.console.view import Query, ScreenError, View
-from overstory.presentation.charts.drawing import plain_number
 from overstory.presentation.charts.series import Line, small_multiple
 from overstory.presentation.document import (
     Block,
@@ -500,7 +499,7 @@ def _line(row: Row) -> Picture | None:
     numbers = np.array(row["line"], float)
     caption = f"Reports of {row['title']}, by {row['unit']}"
     line = Line("", numbers, numbers, numbers, np.ones(numbers.size, bool))
-    return small_multiple(f"health-{row['metric']}", caption, ("", ""), [line], number=plain_number)
+    return small_multiple(f"health-{row['metric']}", caption, ("", ""), [line], is_share=False)
 
 
 def _known(number: float | None, unit: str = "") -> str:

@@ -97,9 +97,6 @@ class Chart:
     def dot(self, x: float, y: float, colour: str) -> None:
         self.add(f'<circle cx="{self.x.at(x):.1f}" cy="{self.y.at(y):.1f}" r="2.6" stroke="{colour}" fill="{colour}"/>')
 
-    def upright(self, x: float, y: float, colour: str) -> None:
-        self.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{colour}" stroke-width="2"/>')
-
     def text(self, x: float, y: float, words: str, colour: str = INK, anchor: str = "start", extra: str = "") -> None:
         place = (
             f'x="{x:.1f}" y="{y + 0.35 * self.sheet.font:.1f}" text-anchor="{anchor}" font-size="{self.sheet.font:g}"'

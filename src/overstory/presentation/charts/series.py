@@ -6,7 +6,7 @@ their marks, and have their name at their end. Shares below zero are drawn below
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -26,6 +26,7 @@ from overstory.presentation.charts.drawing import (
     on_both_sheets,
     percent_tick,
     percentages,
+    plain_number,
     shortened,
 )
 from overstory.presentation.formats import interval, percent
@@ -85,10 +86,11 @@ def small_multiple(
     lines: Sequence[Line],
     *,
     events: Sequence[Event] = (),
-    number: Callable[[float], str] = percent_tick,
+    is_share: bool = True,  # the numbers read as percentages
     has_zero: bool = True,  # on its upright axis
 ) -> Picture:
     """Draw a few lines with their bands for a row of a table, wide and narrow alike."""
+    number = percent_tick if is_share else plain_number
     places = np.concatenate(
         [[0.0][not has_zero :], *(end[np.isfinite(end)] for line in lines for end in (line.low, line.high))]
     )
@@ -109,7 +111,7 @@ def small_multiple(
         chart.add("".join(_line(chart, place, line, has_marks=False)))
     _draw_names(chart, SMALL, lines)
     newest = f"{caption}; the newest is {number(float(lines[0].shares[-1]))}."
-    alt = "".join(_described(ends, lines, events)) if number is percent_tick else newest
+    alt = "".join(_described(ends, lines, events)) if is_share else newest
     return Picture(name, caption, alt, chart.svg())
 
 
