@@ -27,7 +27,6 @@ class Column:
     text: Format = marked  # how the values of `keys` read
     keys: tuple[str, ...] = ()  # the row's entries that it shows, where they are not `name` alone: low and high
     csv: str = ""  # what a CSV file calls it, where that is not its name
-    unit: str = ""
     is_left: bool = False  # text is aligned to the left, numbers to the right
     is_code: bool = False  # bits and bytes
     tone: Callable[[Any], Tone] | None = None  # what a value of the column means, for its colour
@@ -36,8 +35,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        heading = self.name if self.heading is None else self.heading
-        return f"{heading} ({self.unit})" if self.unit else heading
+        return self.name if self.heading is None else self.heading
 
     @property
     def data_keys(self) -> tuple[str, ...]:

@@ -90,13 +90,6 @@ class Chart:
     numbers: dict[str, str] = field(default_factory=dict)  # data attributes of the drawing
     _parts: list[str] = field(default_factory=list)
 
-    def line(self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.5, extra: str = "") -> None:
-        at = " ".join(f"{self.x.at(x):.1f},{self.y.at(y):.1f}" for x, y in points)
-        self.add(f'<polyline fill="none" stroke="{colour}" stroke-width="{width}" {extra} points="{at}"/>')
-
-    def dot(self, x: float, y: float, colour: str) -> None:
-        self.add(f'<circle cx="{self.x.at(x):.1f}" cy="{self.y.at(y):.1f}" r="2.6" stroke="{colour}" fill="{colour}"/>')
-
     def text(self, x: float, y: float, words: str, colour: str = INK, anchor: str = "start", extra: str = "") -> None:
         place = (
             f'x="{x:.1f}" y="{y + 0.35 * self.sheet.font:.1f}" text-anchor="{anchor}" font-size="{self.sheet.font:g}"'

@@ -101,7 +101,8 @@ def estimates_over_time(
         margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
         chart = _plot_of(sheet, labels, least - margin, most + margin, plain_number)
         for place, value in enumerate(values.tolist()):
-            chart.dot(place, value, BLUE)
+            at = f'cx="{chart.x.at(place):.1f}" cy="{chart.y.at(value):.1f}"'
+            chart.add(f'<circle {at} r="2.6" stroke="{BLUE}" fill="{BLUE}"/>')
         _draw_intervals(chart, low, high, true)
         return chart.svg()
 
