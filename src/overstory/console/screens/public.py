@@ -256,4 +256,4 @@ def show_registry(data: ConsoleData, _: Query) -> View:
         *shown,
     )
     facts = {"digest": registry.digest.hex(), **registry.to_json()}
-    return View("The registry", blocks, facts=facts, toml=registry.text or "")
+    return View("The registry", blocks, facts=facts, text=registry.text or "")
