@@ -30,8 +30,7 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import detection, interval, percent, thousands
 from overstory.presentation.render_data import CHUNK, FORMULA, as_csv, as_json, csv_lines, for_spreadsheet
 from overstory.presentation.render_html import STYLE, as_html, as_page
-from overstory.presentation.render_markup import as_markdown
-from overstory.presentation.render_text import as_text
+from overstory.presentation.render_text import as_markdown, as_text
 from overstory.presentation.svg import INK, VARIABLES, Picture
 from support.html_reader import HtmlReader
 
