@@ -46,7 +46,8 @@ def may_change(headers: Mapping[str, str], *, has_bearer: bool) -> bool:
     if site is not None:
         return site == "same-origin"
     if origin is not None:
-        return _netloc(origin) == headers.get("host", "").lower() != ""
+        host = headers.get("host", "").lower()
+        return host != "" and origin.lower() in {f"http://{host}", f"https://{host}"}
     return has_bearer
 
 
@@ -57,13 +58,6 @@ def _name(host: str) -> str | None:
     except ValueError:
         return None
     return parts.hostname if not (parts.path or parts.query or parts.fragment or "@" in parts.netloc) else None
-
-
-def _netloc(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
 
 
 RANKS: Final[tuple[Viewer, ...]] = get_args(Viewer)  # each may do what those before it may

@@ -102,19 +102,6 @@ def read_counted(counted: PeriodCounts, kind: Aggregation, options: EstimateOpti
     return reading  # type: ignore[no-any-return]
 
 
-def _reading_work(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> partial[Reading]:
-    """Return what the process does; ParameterError when a search has too many answers for a page."""
-    reports = None
-    if counted.metric.reading == "search" and counted.reports is not None:
-        if counted.num_reports > MOST_ANSWERS:
-            raise ParameterError(
-                f"{counted.num_reports:,} answers are too many for a page, which searches {MOST_ANSWERS:,}; run: "
-                f"overstory decode --registry FILE --store URL --metric {counted.metric.id}"
-            )
-        reports = partial(iter, tuple(counted.reports()))
-    return partial(read_counted, replace(counted, reports=reports), kind, options)
-
-
 def counts_key(shared: bytes, about: float, counts: SupportCounts) -> bytes:
     """Return the key of what is computed from counts, what is hashed already, and a number about them."""
     own = hashlib.blake2b(shared, digest_size=16)
@@ -125,14 +112,26 @@ def counts_key(shared: bytes, about: float, counts: SupportCounts) -> bytes:
 
 
 def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Task:
-    """Return the task of a reading."""
+    """Return the task of a reading, which fails with ParameterError when a search has too many answers for a page."""
     metric = counted.metric
+
+    def work() -> partial[Reading]:
+        reports = None
+        if metric.reading == "search" and counted.reports is not None:
+            if counted.num_reports > MOST_ANSWERS:
+                raise ParameterError(
+                    f"{counted.num_reports:,} answers are too many for a page, which searches {MOST_ANSWERS:,}; run: "
+                    f"overstory decode --registry FILE --store URL --metric {metric.id}"
+                )
+            reports = partial(iter, tuple(counted.reports()))
+        return partial(read_counted, replace(counted, reports=reports), kind, options)
+
     about = counted.first, counted.last, counted.others, counted.group, counted.released
     rest = repr((kind, options, *about))
     key = context(metric.digest.hex(), rest, *map(str, metric.labels or ()))
     for period in counted.periods:
         key = counts_key(key, period, counted.counts[period])
-    return Task(key, partial(_reading_work, counted, kind, options))
+    return Task(key, work)
 
 
 NICE: Final = 5  # how much the process lets others go first: a collector on the same machine is more important
@@ -397,8 +396,15 @@ class ConsoleData:
             reports[period] += number
         return reports
 
+    @property
+    def today(self) -> dt.date:
+        return dt.datetime.fromtimestamp(self.clock(), dt.UTC).date()
+
     def words(self, label: str) -> str:
-        return date_words(label, dt.datetime.fromtimestamp(self.clock(), dt.UTC).year)
+        return date_words(label, self.today.year)
+
+    def moment(self, unix_time: float) -> str:
+        return self.words(f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%dT%H:%M}")
 
     def state(self, metric: Metric, period: int) -> PeriodState:
         now = self.clock()

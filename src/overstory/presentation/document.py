@@ -185,12 +185,6 @@ class Table:
         keyed = [{str(place): cell for place, cell in enumerate(row)} for row in rows]
         return cls(caption, columns, keyed, fold=fold)
 
-    @classmethod
-    def of_records(cls, columns: tuple[Column, ...], records: Iterable[Sequence[Any]]) -> Table:
-        """Return a table of records: each holds the values of all columns, in their order."""
-        keys = [key for column in columns for key in column.data_keys]
-        return cls("", columns, [dict(zip(keys, record, strict=True)) for record in records])
-
     def cells(self) -> Iterator[tuple[str, ...]]:
         return (tuple(column.cell(row) for column in self.columns) for row in self.rows)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
 
 MOST_ALARMS: Final = 20
 MOST_ROWS: Final = 40  # metrics of one page, whose pictures take 5 kB each; the downloads have all
+DAYS: Final = Period(DAY)
 NOTES_BEFORE: Final = 7  # days before a period whose notes may explain its alarm
 
 Order = Literal["name", "reports", "detected", "alarms", "expiry"]
@@ -178,7 +178,7 @@ class _Board:
 
     def _row(self, history: MetricHistory) -> dict[str, Any]:
         metric, period = history.metric, history.shown
-        days = (metric.expires - dt.datetime.fromtimestamp(self.data.clock(), dt.UTC).date()).days
+        days = (metric.expires - self.data.today).days
         own = [alarm for alarm in self.alarms if alarm.metric == metric.id and alarm.severity != "note"]
         health, state = [f"{alarm.severity}: {alarm.kind}" for alarm in own], "no reports"
         if period is not None:
@@ -330,10 +330,7 @@ def show_health(data: ConsoleData, query: HealthQuery) -> View:
     blocks = (
         Heading(1, f"Health: {len(collectors) - len(silent):,} of {len(collectors):,} collectors answer"),
         *([] if collectors else [Notice("No collector has sent a heartbeat within a week.")]),
-        *(
-            Notice(f"Collector {_short(one.id)} has been silent since {_moment(data, one.last_seen)}.")
-            for one in silent
-        ),
+        *(Notice(f"Collector {one.id[:8]} has been silent since {data.moment(one.last_seen)}.") for one in silent),
         *_low_volumes(data, reports),
         Heading(2, "Reports", "reports"),
         reports,
@@ -360,7 +357,7 @@ def change_notes(data: ConsoleData, fields: Mapping[str, str]) -> str:
         store.remove_note(fields["note"])
     else:
         try:
-            day = Period(DAY).parse_label(fields.get("day", ""))
+            day = DAYS.parse_label(fields.get("day", ""))
         except ParameterError:
             raise ScreenError(400, "day: give a date such as 2026-11-21") from None
         store.add_note(fields.get("text", ""), day, fields.get("kind", "note"), fields.get("metric") or None)
@@ -393,7 +390,7 @@ def _reports(data: ConsoleData) -> Table:
 def _refused_by_day(refusals: Refusals, first: int) -> list[dict[str, Any]]:
     rows = [
         {
-            "day": _day(day),
+            "day": DAYS.label(day),
             "reason": reason,
             "refused": count,
             "detail": Reason(reason).detail if reason in set(Reason) else "A reason that this version does not know.",
@@ -439,7 +436,7 @@ def _collector_blocks(
 ) -> Iterator[Block]:
     yield Heading(2, "Collectors", "collectors")
     columns = (
-        Column("id", "Collector", _short, is_left=True, is_code=True),
+        Column("id", "Collector", lambda digits: digits[:8], is_left=True, is_code=True),
         Column("state", "State", is_left=True, tone=lambda state: "bad" if state == "silent" else "good"),
         Column("last_seen", "Last seen", is_left=True),
         Column("started", "Started", is_left=True),
@@ -450,8 +447,8 @@ def _collector_blocks(
         asdict(state)
         | {
             "state": "silent" if state in silent else "answers",
-            "last_seen": _moment(data, state.last_seen),
-            "started": _moment(data, state.started),
+            "last_seen": data.moment(state.last_seen),
+            "started": data.moment(state.started),
         }
         for state in collectors
     ]
@@ -479,7 +476,7 @@ def _note_blocks(data: ConsoleData, notes: Sequence[Row]) -> Iterator[Block]:
     metrics = (("", "all metrics"), *((name, metric.title) for name, metric in data.registry.items()))
     fields = (
         Field("text", "Note"),
-        Field("day", "Day (UTC)", _day(int(data.clock() // DAY)), "date"),
+        Field("day", "Day (UTC)", data.today.isoformat(), "date"),
         Field("kind", "Kind", "note", "choice", tuple((kind, kind) for kind in NOTE_KINDS)),
         Field("metric", "Metric", "", "choice", metrics),
     )
@@ -487,10 +484,6 @@ def _note_blocks(data: ConsoleData, notes: Sequence[Row]) -> Iterator[Block]:
     if notes:
         which = tuple((note["id"], f"{data.words(note['day'])}, {note['kind']}: {note['text'][:60]}") for note in notes)
         yield Form("Remove a note", (Field("note", "Note", "", "choice", which),), "Remove it", "/health", "post")
-
-
-def _moment(data: ConsoleData, unix_time: int) -> str:
-    return data.words(f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%dT%H:%M}")
 
 
 def _line(row: Row) -> Picture | None:
@@ -504,11 +497,3 @@ def _line(row: Row) -> Picture | None:
 
 def _known(number: float | None, unit: str = "") -> str:
     return "" if number is None else thousands(number) + unit
-
-
-def _short(digits: str) -> str:
-    return digits[:8]
-
-
-def _day(day: int) -> str:
-    return Period(DAY).label(day)

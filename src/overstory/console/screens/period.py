@@ -10,12 +10,13 @@ from urllib.parse import quote
 from pydantic import Field as Parameter
 
 from overstory.analysis.selection import INTERVAL_KINDS, IntervalKind
-from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
+from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, interval_caption
 from overstory.console.data import MOST_CANDIDATES
 from overstory.console.screens.page import (
     WHOLE_RANGE,
     Page,
     epsilon_of_a_year,
+    estimate_blocks,
     facts_of,
     for_a_page,
     is_shares,
@@ -164,8 +165,7 @@ def _show_values(page: Page, names: tuple[str, ...] | None) -> None:
     page.pictures = [estimate_picture(f"{metric.id}-{page.period}", caption, drawn)]
     page.tables = [
         Heading(2, "Every value"),
-        estimate_table(rows[:MOST_ROWS], level=query.level),
-        *([Paragraph(f"{len(rows) - MOST_ROWS:,} more are in the downloads.")] if len(rows) > MOST_ROWS else []),
+        *estimate_blocks(rows, MOST_ROWS, query.level),
         *([] if query.group else group_blocks(data, page.counted, series.options)),
     ]
     page.table = series.as_table(query.level)
