@@ -302,21 +302,16 @@ def cells(rows=3, columns=4, **changes):
 
 def boxes(svg):
     """Return each cell's path, by its row and column, and the scales."""
-    tree = ET.fromstring(svg)
-    drawn = {
-        tuple(map(int, path.get("data-cell").split())): path
-        for path in tree.iter(f"{SVG}path")
-        if path.get("data-cell")
-    }
-    return drawn, *(Scale(*map(float, tree.get(f"data-{axis}").split())) for axis in ("x", "y"))
+    tree, x, y = drawn(svg)
+    return {tuple(map(int, path.get("data-cell").split())): path for path in paths(tree, "data-cell")}, x, y
 
 
 @pytest.mark.parametrize("part", ["svg", "narrow"])
 def test_each_cell_is_in_its_row_and_column_and_its_colour_says_which_way_it_differs(part):
     given = cells()
-    drawn, x, y = boxes(getattr(given.picture("p", "c"), part))
-    assert set(drawn) == {(i, j) for i in range(3) for j in range(4)}
-    for (i, j), path in drawn.items():
+    found, x, y = boxes(getattr(given.picture("p", "c"), part))
+    assert set(found) == {(i, j) for i in range(3) for j in range(4)}
+    for (i, j), path in found.items():
         left, top, right, bottom = map(float, re.fullmatch(r"M(\S+) (\S+)H(\S+)V(\S+)H\S+z", path.get("d")).groups())
         assert x.number((left + right) / 2) == pytest.approx(j + 0.5, abs=0.01)
         assert y.number((top + bottom) / 2) == pytest.approx(i + 0.5, abs=0.01)
@@ -324,7 +319,7 @@ def test_each_cell_is_in_its_row_and_column_and_its_colour_says_which_way_it_dif
             assert path.get("fill") == "none"
         else:
             assert path.get("fill") == ("#0072b2" if given.shares[i, j] > given.overall[j] else "#d55e00")
-    strongest = max(float(path.get("fill-opacity", 0)) for path in drawn.values())
+    strongest = max(float(path.get("fill-opacity", 0)) for path in found.values())
     assert strongest == pytest.approx(0.5)
 
 
@@ -353,6 +348,6 @@ def test_a_row_that_is_too_small_says_so_and_a_negative_share_shows_as_nothing()
 
 def test_of_a_large_table_the_first_rows_and_columns_are_drawn():
     picture = cells(numbers.MOST_ROWS + 5, numbers.MOST_COLUMNS + 2).picture("p", "c.")
-    drawn, *_ = boxes(picture.svg)
-    assert len(drawn) == numbers.MOST_ROWS * numbers.MOST_COLUMNS
+    found, *_ = boxes(picture.svg)
+    assert len(found) == numbers.MOST_ROWS * numbers.MOST_COLUMNS
     assert picture.caption == "c. The first 30 of 35 rows, 16 of 18 columns."

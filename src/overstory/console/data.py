@@ -56,9 +56,6 @@ class BoundedCache:
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._entries
-
     def get(self, key: Hashable) -> Any:
         with self._lock:
             if key not in self._entries:

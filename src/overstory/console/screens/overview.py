@@ -254,10 +254,6 @@ BOARD: Final = (
 """The columns of the board."""
 
 
-def _detected(detected: int | None, candidates: int | None) -> str:
-    return "" if detected is None else f"{detected:,} of {candidates:,}"
-
-
 def _expires(date: str, days: int) -> str:
     return f"in {days:,} days" if days > 0 else f"ended {date}".rstrip()
 
@@ -280,7 +276,12 @@ def _numbers(words: Callable[[str], str]) -> tuple[Column, ...]:
         ),
         Column("state", "State", is_left=True),
         Column("reports", "Reports", thousands),
-        Column("detected_of", "Detected", _detected, ("detected", "candidates")),
+        Column(
+            "detected_of",
+            "Detected",
+            lambda detected, candidates: "" if detected is None else f"{detected:,} of {candidates:,}",
+            ("detected", "candidates"),
+        ),
         Column("expires", "Expires", lambda date, days: _expires(words(date), days), ("expires", "days"), is_left=True),
     )
 

@@ -214,6 +214,10 @@ def _json(value: Any) -> Any:
     return [None if number != number else round(number, 2) for number in array.tolist()]  # noqa: PLR0124 - NaN
 
 
-def percentages(numbers: F64) -> F64:
-    """Return shares in percent; NaN where a number is not finite."""
-    return np.where(np.isfinite(numbers), 100 * numbers, np.nan)
+def cursor_series(
+    name: str, detected: NDArray[np.bool_], *, unsure: str = "not detected", **shares: F64 | None
+) -> dict[str, Any]:
+    """Return one of the series of `cursor_numbers`: shares and the ends of their intervals, in percent."""
+    known = {key: each for key, each in shares.items() if each is not None}
+    percentages = {key: np.where(np.isfinite(each), 100 * each, np.nan) for key, each in known.items()}
+    return {"name": name, **percentages, "detected": detected, "unsure": unsure}

@@ -6,7 +6,7 @@ how much. A cell that may as well be as in all rows has no colour and is hatched
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -20,9 +20,9 @@ from overstory.presentation.charts.drawing import (
     Scale,
     Sheet,
     cursor_numbers,
+    cursor_series,
     on_both_sheets,
     percent_tick,
-    percentages,
     plain_number,
     shortened,
 )
@@ -176,12 +176,8 @@ class Dots:
                 chart.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{VERMILION}" stroke-width="2"/>')
         self._draw_key(chart)
         if not sheet.is_narrow:
-            ends = {"share": self.shares, "low": self.low, "high": self.high}
-            ends |= {} if self.truth is None else {"truth": self.truth}
-            columns = {key: percentages(column) for key, column in ends.items()}
-            chart.add(
-                cursor_numbers(self.names, [{"name": "", **columns, "detected": self.sure, "unsure": self.words[1]}])
-            )
+            ends = {"share": self.shares, "low": self.low, "high": self.high, "truth": self.truth}
+            chart.add(cursor_numbers(self.names, [cursor_series("", self.sure, unsure=self.words[1], **ends)]))
         return chart.svg()
 
     def _plot(self, sheet: Sheet) -> Chart:
@@ -315,13 +311,13 @@ class Cells:
         for column in range(columns if has_text else 0):
             chart.text(x.at(column + 0.5), below, _short(float(self.overall[column])), MUTED, "middle")
         if not sheet.is_narrow:
-            chart.add(cursor_numbers(self.labels[0], list(self._series())))
+            columns = zip(self.labels[1], self.sure.T, *(array.T for array in (self.shares, *self.ends)), strict=True)
+            series = [
+                cursor_series(label, sure, unsure=ALIKE, share=share, low=low, high=high)
+                for label, sure, share, low, high in columns
+            ]
+            chart.add(cursor_numbers(self.labels[0], series))
         return chart.svg()
-
-    def _series(self) -> Iterator[dict[str, object]]:
-        columns = (percentages(array).T for array in (self.shares, *self.ends))
-        for label, share, low, high, sure in zip(self.labels[1], *columns, self.sure.T, strict=True):
-            yield {"name": label, "share": share, "low": low, "high": high, "detected": sure, "unsure": ALIKE}
 
     def _draw_cell(self, chart: Chart, row: int, column: int, *, has_text: bool) -> None:
         left, right = chart.x.at(column) + 1, chart.x.at(column + 1) - 1

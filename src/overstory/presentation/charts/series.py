@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 
 from overstory.presentation.charts.drawing import (
     F64,
+    NARROW,
     Chart,
     Scale,
     Sheet,
     apart,
     cursor_numbers,
+    cursor_series,
     drawable,
     on_both_sheets,
     percent_tick,
-    percentages,
     plain_number,
     shortened,
 )
@@ -136,16 +137,12 @@ def _drawing(sheet: Sheet, labels: Sequence[str], lines: Sequence[Line], events:
     _draw_events(chart, sheet, events)
     for number, line in enumerate(lines):
         chart.add("".join(_line(chart, number, line)))
-    (_draw_legend if sheet.is_narrow else _draw_names)(chart, sheet, lines)
+    _draw_names(chart, sheet, lines)
     _draw_key(chart, sheet)
     if not sheet.is_narrow:  # once is enough
-        chart.add(cursor_numbers(labels, [_numbers(line) for line in lines]))
+        series = [cursor_series(one.name, one.detected, share=one.shares, low=one.low, high=one.high) for one in lines]
+        chart.add(cursor_numbers(labels, series))
     return chart.svg()
-
-
-def _numbers(line: Line) -> dict[str, object]:
-    ends = {"share": line.shares, "low": line.low, "high": line.high}
-    return {"name": line.name, **{key: percentages(column) for key, column in ends.items()}, "detected": line.detected}
 
 
 def _plot(sheet: Sheet, columns: int, lines: Sequence[Line], events: Sequence[Event]) -> Chart:
@@ -282,26 +279,19 @@ def mark(number: int, x: float, y: float) -> str:
 
 
 def _draw_names(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
+    """Write each name at the end of its line; on a narrow page, all in two columns above."""
     ends = [line.shares[np.isfinite(line.shares)] for line in lines]
     wanted = [chart.y.at(float(end[-1])) if end.size else chart.y.start for end in ends]
-    names = _names(sheet, lines)
-    for number, place in enumerate(apart(wanted, 1.25 * sheet.font)):
-        _draw_name(chart, number, names[number], chart.x.stop + 12, place, lines[number].name)
-
-
-def _draw_legend(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
-    for number, name in enumerate(_names(sheet, lines)):
-        place = 12 + (number % 2) * chart.sheet.width / 2, 44 + 18 * (number // 2)
-        _draw_name(chart, number, name, *place, lines[number].name)
+    places = [(chart.x.stop + 12, place) for place in apart(wanted, 1.25 * sheet.font)]
+    if sheet == NARROW:
+        places = [(12 + (number % 2) * sheet.width / 2, 44.0 + 18 * (number // 2)) for number in range(len(lines))]
+    for number, (line, name, (x, y)) in enumerate(zip(lines, _names(sheet, lines), places, strict=True)):
+        chart.add(f'<path fill="{SERIES[number]}" stroke="{SERIES[number]}" d="{mark(number, x, y)}"/>')
+        chart.text(x + 8, y, name, extra=f'data-name="{escape(drawable(line.name))}"')
 
 
 def _names(sheet: Sheet, lines: Sequence[Line]) -> list[str]:
     return sheet.names([line.name for line in lines])
-
-
-def _draw_name(chart: Chart, number: int, name: str, x: float, y: float, whole: str) -> None:
-    chart.add(f'<path fill="{SERIES[number]}" stroke="{SERIES[number]}" d="{mark(number, x, y)}"/>')
-    chart.text(x + 8, y, name, extra=f'data-name="{escape(drawable(whole))}"')
 
 
 def _draw_key(chart: Chart, sheet: Sheet) -> None:
