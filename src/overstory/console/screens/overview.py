@@ -17,7 +17,7 @@ from overstory.collector.store import Store
 from overstory.collector.store.operations import NOTE_KINDS, CollectorState, Refusals
 from overstory.console.alarms import TONES, MetricHistory, find_alarms, notice, read_histories
 from overstory.console.changes import DRAWN, Trend, largest
-from overstory.console.screens.page import ASK_AGAIN, WHOLE_RANGE, is_shares, number_field, reading_words, state_words
+from overstory.console.screens.page import ASK_AGAIN, WHOLE_RANGE, WORDS, is_shares, number_field, state_words
 from overstory.console.view import Query, ScreenError, View
 from overstory.presentation.charts.series import Line, small_multiple
 from overstory.presentation.document import (
@@ -189,7 +189,7 @@ class _Board:
             "metric": metric.id,
             "title": metric.title,
             "owner": metric.owner,
-            "kind": reading_words(metric),
+            "kind": WORDS[metric.reading],
             "period": None if period is None else history.label(period),
             "state": state,
             "reports": 0 if period is None else history.reports[period],

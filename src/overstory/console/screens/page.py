@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 OF_NUMBERS: Final = frozenset({"mean", "distribution", "ranges"})
 """Readings of which a number is drawn over all periods."""
 
-SHARES: Final = "shares"  # the reading whose pages are the screens' own
-
 WORDS: Final[Mapping[str, str]] = {
     "shares": "shares of values",
     "table": "a table of several variables",
@@ -60,7 +58,6 @@ WORDS: Final[Mapping[str, str]] = {
 }
 """What each reading is, in an overview."""
 
-
 ASK_AGAIN: Final = 3
 """Seconds after which a page that lacks something asks again: long enough to read and to follow a link."""
 
@@ -69,12 +66,7 @@ WHOLE_RANGE: Final = frozenset({"search"})  # readings of all periods together: 
 
 def is_shares(metric: Metric) -> bool:
     """Whether a metric's estimates are shares of values, which the screens draw themselves."""
-    return metric.reading == SHARES
-
-
-def reading_words(metric: Metric) -> str:
-    """Return what a metric's reading is."""
-    return WORDS.get(metric.reading, metric.reading)
+    return metric.reading == "shares"
 
 
 OPTIONS: Final = ("alpha", "correction", "reports_per_device", "pool")
@@ -340,4 +332,4 @@ def refuse_options(given: Mapping[str, object], metric: Metric) -> None:
     """Refuse, with status 400, what an address asks for that such a page does not have."""
     for name, value in given.items():
         if value:
-            raise ScreenError(400, f"{name}: {metric.id} is {reading_words(metric)}, whose page has no such choice")
+            raise ScreenError(400, f"{name}: {metric.id} is {WORDS[metric.reading]}, whose page has no such choice")

@@ -14,6 +14,7 @@ from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, inter
 from overstory.console.data import MOST_CANDIDATES
 from overstory.console.screens.page import (
     WHOLE_RANGE,
+    WORDS,
     Page,
     epsilon_of_a_year,
     estimate_blocks,
@@ -23,7 +24,6 @@ from overstory.console.screens.page import (
     not_listed,
     number_field,
     options_of,
-    reading_words,
     refuse_options,
     sentence,
     share_that_shows,
@@ -237,7 +237,7 @@ def show_comparison(data: ConsoleData, query: ComparisonQuery, **path: str) -> V
     if not spans:
         reason = "There are reports in fewer than two periods: there is nothing to compare yet."
     elif metric.reading in WHOLE_RANGE:
-        reason = f"Two ranges of {reading_words(metric)} are not compared on a page."
+        reason = f"Two ranges of {WORDS[metric.reading]} are not compared on a page."
     elif is_shares(metric) and not metric.labels:
         reason = "The registry has no list of candidates for this metric: there are no shares."
     else:
