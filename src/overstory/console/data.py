@@ -23,6 +23,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from overstory.analysis.estimate import Estimate
 from overstory.console.view import ScreenError
 from overstory.presentation.formats import date_words
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -32,7 +33,6 @@ from overstory.queries.estimates import estimate_counts, read_estimates
 from overstory.queries.readings import PLAIN, Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
-    from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
     from overstory.collector.store import Store
     from overstory.protocol.metrics import Metric, MetricRegistry
@@ -257,8 +257,10 @@ class Estimates:
             tasks = [reading_task(counted, kind, options) for counted in several]
             readings = self._decode({task.key: task for task in tasks})
             return [readings[task.key] for task in tasks]
-        ready, missing = dict[bytes, "Estimate"](), dict[bytes, Task]()
+        ready, missing = dict[bytes, Estimate](), dict[bytes, Task]()
         digests: dict[int, bytes] = {}  # by metric: each is one object in `several`
+        # What stands for an estimate until it is decoded; nobody sees it.
+        unknown = Estimate(values=(), counts=(), raw_counts=(), standard_errors=(), num_reports=0)  # type: ignore[arg-type]
 
         def look_up(
             metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
@@ -269,9 +271,11 @@ class Estimates:
             key = counts_key(digests[id(metric)], per_device, counts)
             work = partial(estimate_counts, metric, counts, per_device, options, names)
             estimate = ready.get(key) or self.cache.get(key)
-            if estimate is None and _is_slow(metric, options):
+            encoding = metric.oracle.encoding
+            # A closed form takes less than a message to the process; a fit, or further steps, do not.
+            if estimate is None and (encoding.decoded or encoding.uneven or options.steps):
                 missing[key] = Task(key, lambda: work, names)
-                return _nothing()
+                return unknown
             if estimate is None:
                 estimate = work()
                 self.cache.put(key, estimate, len(pickle.dumps(estimate)))
@@ -340,25 +344,12 @@ class Estimates:
         self.worker.close()
 
 
-def _is_slow(metric: Metric, options: EstimateOptions) -> bool:
-    """Whether an estimate is a fit or has further steps; a closed form takes less than a message to a process."""
-    encoding = metric.oracle.encoding
-    return encoding.decoded or encoding.uneven or bool(options.steps)
-
-
 def _check_candidates(metric: Metric, names: Sequence[str]) -> None:
     if len(names) > MOST_CANDIDATES and metric.oracle.encoding.decoded:
         raise ParameterError(
             f"{len(names):,} candidates are too many for a page, which takes {MOST_CANDIDATES:,}; run: "
             f"overstory decode --registry FILE --store URL --metric {metric.id} --candidates FILE"
         )
-
-
-def _nothing() -> Estimate:
-    """Return what stands for an estimate until it is decoded; nobody sees it."""
-    from overstory.analysis.estimate import Estimate
-
-    return Estimate(values=(), counts=(), raw_counts=(), standard_errors=(), num_reports=0)  # type: ignore[arg-type]
 
 
 PeriodState = Literal["running", "settling", "final"]
