@@ -18,11 +18,9 @@ from overstory.presentation.svg import (
     INK,
     MUTED,
     ORANGE,
-    OURS,
     PAPER,
     SERIES,
     SKY,
-    THEIRS,
     VERMILION,
 )
 
@@ -50,6 +48,8 @@ __all__ = [
     "picture",
 ]
 
+OURS: Final = BLUE
+THEIRS: Final = VERMILION  # where ours and the paper's are in one picture
 DOTS_PER_INCH: Final = 200
 
 

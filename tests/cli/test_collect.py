@@ -49,8 +49,8 @@ def test_the_page_fetches_nothing_and_escapes_values(folder):
 
 def test_table_page_picture_and_files_show_one_interval(folder, monkeypatch):
     drawn = []
-    draw = charts.dots
-    monkeypatch.setattr(charts, "dots", lambda *given, **kw: drawn.append(kw) or draw(*given, **kw))
+    dots = charts.Dots
+    monkeypatch.setattr(charts, "Dots", lambda **given: drawn.append(given) or dots(**given))
     arguments = ("collect", "s.csv", "--column", "state", "--people", 3, "--seed", 2, "-o", "three")
     shown = within(*arguments, cwd=folder).stdout
     known = json.loads((folder / "three" / "collect.json").read_text())["estimates"]

@@ -9,7 +9,6 @@ from overstory.console.access import (
     MOST_SESSIONS,
     SESSION_SECONDS,
     Cookie,
-    RoleMap,
     Session,
     Sessions,
     TrustedProxy,
@@ -226,11 +225,11 @@ def test_a_login_leads_to_this_console_alone(console, client, then):
 
 
 class TestTrustedProxy:
-    roles = RoleMap({"ada@example.org": "analyst"})
-
     def client(self, store, source, server=("127.0.0.1", 8001), peer="127.0.0.1"):
         socket = None if source == "loopback" else source
-        console = console_on(store, proxy=TrustedProxy("x-forwarded-user", self.roles, socket))
+        console = console_on(
+            store, proxy=TrustedProxy("x-forwarded-user", {"ada@example.org": "analyst"}, socket=socket)
+        )
 
         async def app(scope, receive, send):
             await console({**scope, "server": server}, receive, send)
@@ -292,7 +291,7 @@ def test_roles_are_read_from_a_file(tmp_path):
     file.write_text('default = "viewer"\n[roles]\n"ada@example.org" = "admin"\n')
     proxy = parse_proxy("X-Forwarded-User", f"unix:{tmp_path}/s", file)
     assert (proxy.header, proxy.socket) == ("x-forwarded-user", f"{tmp_path}/s")
-    assert [proxy.roles.role_of(name) for name in ("ada@example.org", "eve")] == ["admin", "viewer"]
+    assert [proxy.role([name], None, proxy.socket) for name in ("ada@example.org", "eve")] == ["admin", "viewer"]
 
 
 # --- what strangers can make it hold

@@ -23,13 +23,15 @@ from overstory.console.screens.series import ASK_AGAIN, SeriesQuery, show_series
 from overstory.console.view import ScreenError
 from overstory.presentation.document import Notice
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.metrics import load_registry
+from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.period import DAY, WEEK, Period
 from overstory.queries.counts import read_store, with_sums
 from overstory.queries.estimates import read_estimates
 from support.console_alarms import TROUBLES, batch_of, make_store
 from support.console_weeks import registry
 from support.decoding import shared_estimates
+from support.estimates import estimate_of
+from support.registry_texts import plain_registry
 from support.running import overstory, within
 from support.store_samples import received_batch
 
@@ -202,6 +204,16 @@ def test_a_drift_is_looked_for_in_one_week_of_13(period):
     assert np.diff(new).tolist() == [13] * (len(new) - 1)
     assert len(new) == 3
     assert all(0 <= history.newest - history.drift_end <= 12 * history.lag for history in ends)
+
+
+@pytest.mark.parametrize(
+    ("panel", "apart"), [('panel = {cycle = "year"}\n', True), ('panel = {cycle = "quarter"}\n', False), ("", False)]
+)
+def test_a_drift_is_of_other_devices_where_its_26_weeks_are_of_one_cycle(panel, apart):
+    metric = parse_registry(panel + plain_registry("tree", period='"week"'))["tree"]
+    estimates = {week: estimate_of([600, 400]) for week in range(2_950, 3_026)}
+    history = MetricHistory(metric, 3_025, dict.fromkeys(estimates, 1), estimates)
+    assert history.drift_comparison().apart is apart
 
 
 def half_hourly(shift=0.0):

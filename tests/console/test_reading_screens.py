@@ -1,9 +1,10 @@
-"""Pages of tables, sets, searches and numbers: right words, the numbers of the command line, files, and a browser."""
+"""Pages of tables, sets, searches and numbers, and of a panel: words, the command line's numbers, files, a browser."""
 
 import csv
 import io
 import json
 import re
+from contextlib import closing
 from html import unescape
 from xml.etree import ElementTree as ET
 
@@ -12,7 +13,8 @@ import pytest
 
 from overstory.console.data import ConsoleData
 from support.console_browser import NARROW, axe_violations, logged_in, served_console
-from support.console_readings import BEFORE, DAY, DEVICES, METRICS, NOW, READINGS, make_reading_store
+from support.console_in_process import analyst_of
+from support.console_readings import BEFORE, DAY, DAYS, DEVICES, METRICS, NOW, READINGS, make_reading_store
 from support.decoding import shared_estimates
 from support.devices import Clock
 from support.running import within
@@ -30,8 +32,8 @@ def data(folder):
         decoder.close()
 
 
-def words_of(page):
-    return re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", page.text))
+def words_of(html):
+    return unescape(re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", html)))
 
 
 @each_metric
@@ -115,7 +117,7 @@ SHOWS = [  # address, status, what it shows, what it does not
 def test_a_page_of_each_kind_has_its_own_words_and_pictures(client, address, status, shown, left_out):
     page = client.get(address)
     assert page.status_code == status
-    text = unescape(words_of(page))
+    text = words_of(page.text)
     assert [words for words in shown if words not in text] == []
     assert not left_out or left_out not in text
 
@@ -124,6 +126,52 @@ def test_the_picture_of_a_table_colours_the_cell_that_differs(client):
     drawing = ET.fromstring(client.get(f"/m/crashes/{DAY}.svg").text)
     coloured = [path for path in drawing.iter() if path.get("data-cell") == "2 1"]
     assert [path.get("fill") for path in coloured] == ["#0072b2"], "version 3.0 crashes more often"
+
+
+PANEL = 'panel = {cycle = "year", answers = 1}\n'
+EVERYBODY = 367 * len(METRICS)  # for each device that is asked on a day
+
+
+@pytest.fixture(scope="module")
+def of_panel(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("panel")
+    registry, store = make_reading_store(folder, PANEL)
+    with store, closing(shared_estimates(120)) as decoder:
+        yield analyst_of(ConsoleData(registry, store, Clock(NOW), decoder)), folder
+
+
+@each_metric
+@pytest.mark.parametrize("path", ["/m/{}", "/m/{}/" + DAY, "/about/{}"])
+def test_a_page_of_a_panel_says_once_who_is_asked_and_what_an_interval_is_of(of_panel, metric, path):
+    page = of_panel[0].get(path.format(metric))
+    assert page.status_code == 200, page.text
+    text = words_of(re.sub("<svg.*?</svg>|<figcaption.*?>", " ", page.text))
+    assert text.count(f"each day 1 of {EVERYBODY:,} devices is asked") == 1
+    assert re.search(r"about [\d,]+ were active in a day \(95% interval [\d,]+ to [\d,]+\)", text)
+    assert text.count("of all devices like these (noise") == 1
+
+
+@each_metric
+def test_decode_says_the_same_of_a_panel_and_its_files_have_it(of_panel, metric):
+    client, folder = of_panel
+    command = ("decode", "--store", "readings.db", "--registry", "metrics.toml", "--metric", metric)
+    text, printed = (within(*command, *form, cwd=folder).stdout for form in ((), ("--json",)))
+    assert (text.count(f"each day 1 of {EVERYBODY:,}"), text.count("all devices like these")) == (1, 1)
+    told = json.loads(printed)
+    assert told["interval"] == "population"
+    assert client.get(f"/m/{metric}.json").json()["devices"] == told["devices"]
+    assert told["devices"]["low"] < DEVICES / DAYS * EVERYBODY < told["devices"]["high"]
+    if READINGS[metric] != "search":
+        written = within(*command, "--pool", "2", "-o", "-", cwd=folder).stdout
+        assert client.get(f"/m/{metric}.csv?pool=2").text.replace("'", "") == written.replace("'", "")
+
+
+def test_a_series_of_a_panel_says_what_is_pooled_how_many_devices_there_are_and_what_a_year_costs(of_panel):
+    assert "Each share is of a period and the 1 before it" in words_of(of_panel[0].get("/m/colour?pool=2").text)
+    text = words_of(of_panel[0].get("/m/colour").text)
+    assert re.search(rf"Devices in the newest period \([\d,]+ to [\d,]+\) {DEVICES // DAYS * EVERYBODY:,}", text)
+    assert "Epsilon, any year 3 " in text
+    assert "share noise" not in words_of(of_panel[0].get(f"/m/colour/compare?a={DAY}&b={BEFORE}").text)
 
 
 PATHS = ("/m/{}", "/m/{}/" + DAY)

@@ -8,16 +8,9 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from overstory.presentation.charts import heat_map as maps
+from overstory.presentation.charts import numbers
 from overstory.presentation.charts.drawing import NARROW, WIDE, Scale
-from overstory.presentation.charts.heat_map import Cells, heat_map
-from overstory.presentation.charts.numbers import (
-    counts_over_time,
-    differences,
-    dots,
-    estimates_over_time,
-    histogram,
-)
+from overstory.presentation.charts.numbers import Cells, Dots, counts_over_time, estimates_over_time, histogram
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time, small_multiple
 from overstory.presentation.document import Figure
 from overstory.presentation.render_html import DRAWING_STYLE, as_html, as_svg
@@ -115,8 +108,8 @@ def test_rows_of_intervals_and_of_differences_are_the_numbers(part):
     low, high, sure = shares - 0.03, shares + 0.04, np.array([True, True, False, False])
     names, truth = ["a", "b", "c", "d"], np.array([0.28, 0.09, 0.0, 0.6])
     pictures = [
-        dots("p", "c", names, shares=shares, low=low, high=high, detected=sure, truth=truth),
-        differences("q", "c", names, difference=shares, low=low, high=high, changed=sure),
+        Dots(names=names, shares=shares, low=low, high=high, sure=sure, **more).picture("p", "c")
+        for more in ({"truth": truth}, {"is_difference": True})
     ]
     for picture in pictures:
         tree, x, y = drawn(getattr(picture, part))
@@ -151,7 +144,7 @@ def test_bars_and_small_lines_are_the_numbers():
     assert [[round(x.number(across)) for across, _ in each] for each in found] == [[0, 1], [3, 4]]
     assert [y.number(up) for each in found for _, up in each] == pytest.approx([1, 2, 3, -2], abs=half_pixel(y))
     assert y.number(84) <= -2.5
-    assert "the newest is -2." in small([3.0, -2.0], number="{:g}".format).alt
+    assert "the newest is -2." in small([3.0, -2.0], is_share=False).alt
 
 
 @pytest.mark.parametrize("part", ["svg", "narrow"])
@@ -193,7 +186,7 @@ def test_few_columns_are_a_picture_too(columns):
     drawn(counts_over_time("p", "c", labels(columns), np.ones(columns)).svg)
     drawn(small(np.ones(max(columns, 1)), has_zero=False).svg)
     nothing = np.zeros(0)
-    drawn(dots("p", "c", [], shares=nothing, low=nothing, high=nothing, detected=np.zeros(0, bool)).svg)
+    drawn(Dots(names=[], shares=nothing, low=nothing, high=nothing, sure=np.zeros(0, bool)).picture("p", "c").svg)
 
 
 def test_a_picture_carries_its_numbers_for_a_script():
@@ -231,7 +224,7 @@ def test_events_are_lines_with_their_text():
 def test_words_in_a_picture_are_text():
     names = [EVIL, "light", "sepia", "solar", "rare"]
     picture = over_time("p", EVIL, labels(), lines(names=names), events=[Event(3, EVIL)], xlabel=EVIL)
-    table = heat_map("p", EVIL, cells(names=(EVIL, EVIL), labels=([EVIL] * 3, [EVIL] * 4)))
+    table = cells(names=(EVIL, EVIL), labels=([EVIL] * 3, [EVIL] * 4)).picture("p", EVIL)
     for svg in (each for one in (picture, table) for each in (one.svg, one.narrow, as_svg(one))):
         tree = ET.fromstring(svg)
         assert {element.tag.removeprefix(SVG) for element in tree.iter()} <= {
@@ -309,21 +302,16 @@ def cells(rows=3, columns=4, **changes):
 
 def boxes(svg):
     """Return each cell's path, by its row and column, and the scales."""
-    tree = ET.fromstring(svg)
-    drawn = {
-        tuple(map(int, path.get("data-cell").split())): path
-        for path in tree.iter(f"{SVG}path")
-        if path.get("data-cell")
-    }
-    return drawn, *(Scale(*map(float, tree.get(f"data-{axis}").split())) for axis in ("x", "y"))
+    tree, x, y = drawn(svg)
+    return {tuple(map(int, path.get("data-cell").split())): path for path in paths(tree, "data-cell")}, x, y
 
 
 @pytest.mark.parametrize("part", ["svg", "narrow"])
 def test_each_cell_is_in_its_row_and_column_and_its_colour_says_which_way_it_differs(part):
     given = cells()
-    drawn, x, y = boxes(getattr(heat_map("p", "c", given), part))
-    assert set(drawn) == {(i, j) for i in range(3) for j in range(4)}
-    for (i, j), path in drawn.items():
+    found, x, y = boxes(getattr(given.picture("p", "c"), part))
+    assert set(found) == {(i, j) for i in range(3) for j in range(4)}
+    for (i, j), path in found.items():
         left, top, right, bottom = map(float, re.fullmatch(r"M(\S+) (\S+)H(\S+)V(\S+)H\S+z", path.get("d")).groups())
         assert x.number((left + right) / 2) == pytest.approx(j + 0.5, abs=0.01)
         assert y.number((top + bottom) / 2) == pytest.approx(i + 0.5, abs=0.01)
@@ -331,13 +319,13 @@ def test_each_cell_is_in_its_row_and_column_and_its_colour_says_which_way_it_dif
             assert path.get("fill") == "none"
         else:
             assert path.get("fill") == ("#0072b2" if given.shares[i, j] > given.overall[j] else "#d55e00")
-    strongest = max(float(path.get("fill-opacity", 0)) for path in drawn.values())
+    strongest = max(float(path.get("fill-opacity", 0)) for path in found.values())
     assert strongest == pytest.approx(0.5)
 
 
 def test_the_text_alternative_and_the_cursor_have_the_numbers():
     given = cells()
-    picture = heat_map("p", "c", given)
+    picture = given.picture("p", "c")
     i, j = np.unravel_index(np.where(given.sure, np.abs(given.departures), 0).argmax(), given.sure.shape)
     assert f"o{j} in v{i}: {100 * given.shares[i, j]:.2f}%" in picture.alt
     data = json.loads(unescape(re.search("<metadata>(.*?)</metadata>", picture.svg)[1]))
@@ -352,14 +340,14 @@ def test_a_row_that_is_too_small_says_so_and_a_negative_share_shows_as_nothing()
     shares = cells().shares.copy()
     shares[1] = np.nan
     shares[0, 0] = -0.05
-    picture = heat_map("p", "c", cells(shares=shares, sure=np.zeros((3, 4), bool)))
+    picture = cells(shares=shares, sure=np.zeros((3, 4), bool)).picture("p", "c")
     assert picture.svg.count("too few") == 4
     assert ">0.0%<" in picture.svg
     ET.fromstring(as_svg(picture))
 
 
 def test_of_a_large_table_the_first_rows_and_columns_are_drawn():
-    picture = heat_map("p", "c.", cells(maps.MOST_ROWS + 5, maps.MOST_COLUMNS + 2))
-    drawn, *_ = boxes(picture.svg)
-    assert len(drawn) == maps.MOST_ROWS * maps.MOST_COLUMNS
+    picture = cells(numbers.MOST_ROWS + 5, numbers.MOST_COLUMNS + 2).picture("p", "c.")
+    found, *_ = boxes(picture.svg)
+    assert len(found) == numbers.MOST_ROWS * numbers.MOST_COLUMNS
     assert picture.caption == "c. The first 30 of 35 rows, 16 of 18 columns."

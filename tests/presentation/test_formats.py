@@ -12,7 +12,7 @@ from overstory.presentation.charts.drawing import NARROW, Scale, apart, percent_
 from overstory.presentation.charts.series import path, pieces
 from overstory.presentation.render_data import csv_records
 from overstory.presentation.render_html import safe_address
-from overstory.presentation.render_markup import escaped
+from overstory.presentation.render_text import escaped
 from overstory.presentation.streams import printable
 
 SCALE = Scale(-1, 3, 100, 20)

@@ -30,8 +30,7 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import detection, interval, percent, thousands
 from overstory.presentation.render_data import CHUNK, FORMULA, as_csv, as_json, csv_lines, for_spreadsheet
 from overstory.presentation.render_html import STYLE, as_html, as_page
-from overstory.presentation.render_markup import as_markdown
-from overstory.presentation.render_text import as_text
+from overstory.presentation.render_text import as_markdown, as_text
 from overstory.presentation.svg import INK, VARIABLES, Picture
 from support.html_reader import HtmlReader
 
@@ -42,7 +41,7 @@ SVG = (
 )
 COLUMNS = (
     Column("value", is_left=True, csv="string"),
-    Column("count", text=thousands, unit="reports"),
+    Column("count", text=thousands),
     Column("ends", "95% interval", interval(percent), ("low", "high")),
     Column("detected", "", detection, tone=lambda detected: "good" if detected else "faint"),
 )
@@ -124,7 +123,7 @@ def test_rows_read_the_same_everywhere():
     assert page.all("tr")[2] == {"class": "faint"}
     assert [attributes.get("class") for attributes in page.all("td")][3::3] == ["good", "faint"]
     assert as_markdown([TABLE]).split("\n")[2:] == [
-        "| value | count (reports) | 95% interval |  |",
+        "| value | count | 95% interval |  |",
         "|---|---:|---:|---:|",
         *(f"| {' | '.join(row)} |" for row in cells),
         "",

@@ -253,16 +253,23 @@ class Difference(Result):
         self, limit: int = MOST_DRAWN, *, name: str = "difference", of: str = "The first less the second"
     ) -> Picture:
         """Return a picture of the surest differences with their 95% intervals; `of` begins its caption."""
-        from overstory.presentation.charts.numbers import differences
+        from overstory.presentation.charts.numbers import Dots
 
         drawn = self.rows()[:limit]
-        columns = {
-            key: np.array([np.nan if row[key] is None else row[key] for row in drawn])
+        shares, low, high = (
+            np.array([np.nan if row[key] is None else row[key] for row in drawn])
             for key in ("difference", "low", "high")
-        }
-        names, changed = [row["value"] for row in drawn], np.array([row["changed"] for row in drawn])
-        caption = f"{of}, with 95% intervals; the surest on top."
-        return differences(name, caption, names, changed=changed, **columns)
+        )
+        return Dots(
+            names=[row["value"] for row in drawn],
+            shares=shares,
+            low=low,
+            high=high,
+            sure=np.array([row["changed"] for row in drawn]),
+            of="change of the share, in points",
+            words=("changed, 95% interval", "no change shown"),
+            is_difference=True,
+        ).picture(name, f"{of}, with 95% intervals; the surest on top.")
 
     def table(self, level: float = 0.95, *, form: TableForm = "text") -> str:
         """Return a table, the surest difference first, in percentage points; in a form of `Result.table`."""

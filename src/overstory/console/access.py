@@ -6,7 +6,7 @@ import secrets
 import time
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 from urllib.parse import urlsplit
@@ -46,7 +46,8 @@ def may_change(headers: Mapping[str, str], *, has_bearer: bool) -> bool:
     if site is not None:
         return site == "same-origin"
     if origin is not None:
-        return _netloc(origin) == headers.get("host", "").lower() != ""
+        host = headers.get("host", "").lower()
+        return host != "" and origin.lower() in {f"http://{host}", f"https://{host}"}
     return has_bearer
 
 
@@ -57,13 +58,6 @@ def _name(host: str) -> str | None:
     except ValueError:
         return None
     return parts.hostname if not (parts.path or parts.query or parts.fragment or "@" in parts.netloc) else None
-
-
-def _netloc(origin: str) -> str:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return ""
 
 
 RANKS: Final[tuple[Viewer, ...]] = get_args(Viewer)  # each may do what those before it may
@@ -99,53 +93,12 @@ class TokenRoles:
 
 
 @dataclass(frozen=True, slots=True)
-class RoleMap:
-    """People's roles by the names that a proxy passes on; `default` for all others, None: they may not log in."""
-
-    people: Mapping[str, Viewer] = field(default_factory=dict)
-    default: Viewer | None = None
-
-    def role_of(self, person: str) -> Viewer | None:
-        return self.people.get(person, self.default)
-
-
-def read_roles(path: str | Path) -> RoleMap:
-    """Read a TOML file of roles: a table ``[roles]`` of names, and ``default``."""
-    source = str(path)
-    try:
-        parsed = tomllib.loads(Path(path).read_text("utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FormatError(f"this is not TOML: {error}", source=source) from None
-    unknown = sorted(parsed.keys() - {"roles", "default"})
-    if unknown:
-        raise FormatError(
-            f"there is no such key{suggestion(unknown[0], ('roles', 'default'))}", source=source, field=unknown[0]
-        )
-    people = parsed.get("roles", {})
-    if not isinstance(people, dict):
-        raise FormatError(
-            'give a table: [roles], then a line "NAME" = "viewer" for each person', source=source, field="roles"
-        )
-    default = parsed.get("default")
-    return RoleMap(
-        {name: _role(role, source, f"roles.{name}") for name, role in people.items()},
-        None if default is None else _role(default, source, "default"),
-    )
-
-
-def _role(value: object, source: str, key: str) -> Viewer:
-    for role in RANKS:
-        if role == value:
-            return role
-    raise FormatError(f"give viewer, analyst or admin, not {value!r:.60}", source=source, field=key)
-
-
-@dataclass(frozen=True, slots=True)
 class TrustedProxy:
     """A proxy that has checked who somebody is, and says so in a header."""
 
     header: str  # its name, in small letters
-    roles: RoleMap
+    people: Mapping[str, Viewer]  # roles by the names that it passes on
+    default: Viewer | None = None  # the role of all others; None: they may not log in
     socket: str | None = None  # the Unix socket that only the proxy can open; None: all of this machine are trusted
 
     def role(self, values: list[str], client: str | None, server: str | None) -> Viewer | None:
@@ -157,7 +110,7 @@ class TrustedProxy:
             raise ScreenError(400, f"{self.header} is accepted from the trusted proxy only; leave it out")
         if len(values) > 1:
             raise ScreenError(400, f"{self.header} was sent {len(values)} times; the proxy must replace it")
-        return self.roles.role_of(values[0])
+        return self.people.get(values[0], self.default)
 
 
 def parse_proxy(header: str | None, source: str | None, roles: str | Path | None) -> TrustedProxy | None:
@@ -170,9 +123,29 @@ def parse_proxy(header: str | None, source: str | None, roles: str | Path | None
         raise ParameterError("trust_header needs from (unix:/PATH or loopback) and roles, a file")
     if source != "loopback" and not (source.startswith("unix:/") and len(source) > len("unix:/")):
         raise ParameterError(f"from = {source}: give unix:/PATH or loopback; a header from elsewhere can be forged")
-    return TrustedProxy(
-        header.lower(), read_roles(roles), source.removeprefix("unix:") if source != "loopback" else None
-    )
+    socket = source.removeprefix("unix:") if source != "loopback" else None
+    return TrustedProxy(header.lower(), *read_roles(roles), socket)
+
+
+def read_roles(path: str | Path) -> tuple[Mapping[str, Viewer], Viewer | None]:
+    """Read a TOML file of roles: a table ``[roles]`` of names, and ``default`` for all others."""
+    source, keys = str(path), ("roles", "default")
+    try:
+        parsed = tomllib.loads(Path(path).read_text("utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"this is not TOML: {error}", source=source) from None
+    for key in parsed:
+        if key not in keys:
+            raise FormatError(f"there is no such key{suggestion(key, keys)}", source=source, field=key)
+    people, default = parsed.get("roles", {}), parsed.get("default")
+    if not isinstance(people, dict):
+        problem = 'give a table: [roles], then a line "NAME" = "viewer" for each person'
+        raise FormatError(problem, source=source, field="roles")
+    named = {f"roles.{name}": role for name, role in people.items()}
+    for key, role in (named if default is None else {**named, "default": default}).items():
+        if role not in RANKS:
+            raise FormatError(f"give viewer, analyst or admin, not {role!r:.60}", source=source, field=key)
+    return people, default
 
 
 LINK_SECONDS: Final = 600.0
@@ -333,10 +306,6 @@ def check_exposure(listening: Listening, access: Access) -> None:
 
 def make_gate(data: ConsoleData, listening: Listening, access: Access, port: int) -> Gate:
     """Return the gate of a console that listens on `port`."""
-    return Gate(
-        names_of(listening.host, access.names),
-        Sessions(),
-        Cookie(port, plain=listening.certificate is None and not access.behind_proxy),
-        TokenRoles(data.store.tokens),
-        access.proxy,
-    )
+    cookie = Cookie(port, plain=listening.certificate is None and not access.behind_proxy)
+    names = names_of(listening.host, access.names)
+    return Gate(names, Sessions(), cookie, TokenRoles(data.store.tokens), access.proxy)

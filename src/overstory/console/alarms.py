@@ -162,8 +162,7 @@ def find_alarms(data: ConsoleData, histories: Sequence[MetricHistory] | None = N
     final = [history.of_final for history in read]
     alarms = [*_changed(final), *_of_metrics(final), *_refused(data, final)]
     alarms += _provisional(read, {(alarm.kind, alarm.metric, alarm.period) for alarm in alarms})
-    today = dt.datetime.fromtimestamp(data.clock(), dt.UTC).date()
-    alarms += filter(None, (expiry(history.metric.id, history.metric.expires, today) for history in read))
+    alarms += filter(None, (expiry(history.metric.id, history.metric.expires, data.today) for history in read))
     return sorted(alarms, key=lambda alarm: SEVERITIES.index(alarm.severity))
 
 

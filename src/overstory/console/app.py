@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import json
 import logging
 import os
@@ -42,7 +40,7 @@ from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
 from overstory.presentation.document import Block, Field, Form, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import finite
 from overstory.presentation.render_data import as_csv, as_json, as_parquet, for_spreadsheet
-from overstory.presentation.render_html import STYLE, accents, as_html, as_svg, escaped
+from overstory.presentation.render_html import STYLE, accents, as_html, as_svg, document, escaped, policy_of
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire import parse_digits
 from overstory.supervision.connection import BoundedConnection
@@ -54,8 +52,6 @@ STATIC: Final = Path(__file__).parent / "static"
 
 POLICY: Final = "default-src 'self'; base-uri 'none'; object-src 'none'; frame-ancestors 'none'; form-action 'self'"
 """The Content-Security-Policy of every page: nothing inline, and nothing from elsewhere."""
-
-FORMS: Final = ("json", "csv", "parquet", "svg", "toml")
 
 
 def download_path(path: str) -> str:
@@ -72,9 +68,9 @@ def _is_usable(block: Block, viewer: Viewer | None) -> bool:
 def _files_of(view: View, request: Request) -> Iterator[Block]:
     """Yield links to the downloads of a page."""
     if view.status < 400 and (view.table or view.picture or view.facts):
-        has = {"json": True, "csv": view.table, "parquet": view.table, "svg": view.picture, "toml": view.toml}
         path, query = download_path(request.url.path), f"?{request.url.query}" if request.url.query else ""
-        yield Links("The same as a file", tuple((form.upper(), f"{path}.{form}{query}") for form in FORMS if has[form]))
+        forms = (form for form, (_, part, _) in FORMS.items() if not part or getattr(view, part))
+        yield Links("The same as a file", tuple((form.upper(), f"{path}.{form}{query}") for form in forms))
 
 
 def error_view(status: int, title: str, detail: str, more: Sequence[Block] = ()) -> View:
@@ -183,39 +179,6 @@ def _then(address: str) -> str:
     return address if _OWN_PATH.fullmatch(address) and not address.startswith("/login") else HOME
 
 
-MEDIA_TYPES: Final = {
-    "json": "application/json",
-    "csv": "text/csv; charset=utf-8",
-    "parquet": "application/vnd.apache.parquet",
-    "svg": "image/svg+xml",
-    "toml": "application/toml",
-}
-
-_STYLE: Final = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
-
-
-def as_download(view: View, form: str, name: str) -> Response:
-    """Return a view in a form of `MEDIA_TYPES`, as file `name`; 404 where it has no table, picture or text."""
-    headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
-    body: bytes | str
-    if form == "json":
-        body, headers = _json(view), {}
-    elif form == "svg":
-        if view.picture is None:
-            raise ScreenError(404, "this page has no picture to download")
-        body = as_svg(view.picture)
-        headers |= _policy(body)
-    elif form == "toml":
-        if not view.toml:
-            raise ScreenError(404, "this page has no text to download")
-        body = view.toml
-    elif view.table is None:
-        raise ScreenError(404, "this page has no table to download")
-    else:
-        body = "".join(for_spreadsheet(as_csv(view.table))) if form == "csv" else as_parquet(view.table)
-    return Response(body, view.status, headers, MEDIA_TYPES[form])
-
-
 def _json(view: View) -> bytes:
     rows = {} if view.table is None else {"rows": as_json(view.table)}
     return json.dumps({"title": view.title, **_values(view.facts), **rows}, allow_nan=False, indent=2).encode()
@@ -230,11 +193,28 @@ def _values(facts: Any) -> Any:
     return finite(facts)
 
 
-def _policy(svg: str) -> dict[str, str]:
-    """Return the Content-Security-Policy of a picture that is opened by itself: its own style, and nothing else."""
-    hashes = (hashlib.sha256(style.encode()).digest() for style in _STYLE.findall(svg))
-    allowed = "".join(f" 'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes) or " 'none'"
-    return {"content-security-policy": f"default-src 'none'; style-src{allowed}"}
+FORMS: Final[Mapping[str, tuple[str, str, Callable[[Any], str | bytes]]]] = {
+    "json": ("application/json", "", _json),
+    "csv": ("text/csv; charset=utf-8", "table", lambda table: "".join(for_spreadsheet(as_csv(table)))),
+    "parquet": ("application/vnd.apache.parquet", "table", as_parquet),
+    "svg": ("image/svg+xml", "picture", as_svg),
+    "toml": ("application/toml", "text", str.encode),
+}
+"""What a view can be downloaded as: the media type, the part that it is made of (empty: all), and how."""
+
+_STYLE: Final = re.compile(r"<style[^>]*>(.*?)</style>", re.DOTALL)
+
+
+def as_download(view: View, form: str, name: str) -> Response:
+    """Return a view in one of the `FORMS`, as file `name`; 404 where it has no such part."""
+    media_type, part, write = FORMS[form]
+    if part and not getattr(view, part):
+        raise ScreenError(404, f"this page has no {part} to download")
+    body = write(getattr(view, part) if part else view)
+    headers = {} if form == "json" else {"content-disposition": f'attachment; filename="{name}.{form}"'}
+    if isinstance(body, str) and form == "svg":  # which may be opened by itself
+        headers["content-security-policy"] = policy_of(*_STYLE.findall(body))
+    return Response(body, view.status, headers, media_type)
 
 
 LOG: Final = logging.getLogger("overstory.console")
@@ -394,16 +374,13 @@ class Console:
             blocks.insert(0, Heading(1, view.title))
         about = f"{registry.version} (digest {registry.digest.hex()[:16]})"
         foot = as_html([KeyValues((("Registry", about),)), *_files_of(view, request)])
-        page = (
-            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{refresh}'
-            f'<title>{escaped(view.title)} - Overstory</title>\n<link rel="icon" href="/static/icon.svg">\n'
-            f'{styles}<script src="/static/{script}" defer></script>\n</head>\n'
-            f'<body class="console{"" if viewer else " public"}">\n'
-            f'<a class="skip" href="#main">To the content</a>\n'
-            f"<header>{as_html([Links('Console', menu, current)])}{as_html(leave)}</header>\n"
-            f'<main id="main" tabindex="-1">\n{as_html(blocks)}</main>\n'
-            f"<footer>\n{foot}</footer>\n</body>\n</html>\n"
+        page = document(
+            f'{refresh}<title>{escaped(view.title)} - Overstory</title>\n<link rel="icon" href="/static/icon.svg">\n'
+            f'{styles}<script src="/static/{script}" defer></script>\n',
+            blocks,
+            before=f"<header>{as_html([Links('Console', menu, current)])}{as_html(leave)}</header>\n",
+            after=f"<footer>\n{foot}</footer>\n",
+            kind="console" if viewer else "console public",
         )
         return Response(page, view.status, headers, media_type="text/html; charset=utf-8")
 

@@ -19,7 +19,7 @@ import numpy as np
 from overstory.analysis.decoding.decoder import NEEDED_SHARE
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.selection import normal_quantile, normal_reach
-from overstory.presentation.charts.drawing import percent_tick, plain_number, shortened
+from overstory.presentation.charts.drawing import shortened
 from overstory.presentation.charts.series import Event, Line, small_multiple
 from overstory.presentation.formats import rounded_up, significant, with_article
 from overstory.protocol.metrics.period import DAY, WEEK
@@ -251,7 +251,6 @@ class Trend:
         what = "Shares" if newest.is_share else str(newest.names[0]).capitalize()
         place, version = self.release or (first, "")
         events = [Event(place - first - 0.5, version)] if place > first else []
-        number = percent_tick if newest.is_share else plain_number
         caption = f"{what} of {self.metric.title}, {' to '.join(dict.fromkeys(ends))}"
-        name, zero = f"board-{self.metric.id}", newest.is_share
-        return small_multiple(name, caption, ends, lines, events=events, number=number, has_zero=zero)
+        name, share = f"board-{self.metric.id}", newest.is_share
+        return small_multiple(name, caption, ends, lines, events=events, is_share=share, has_zero=share)

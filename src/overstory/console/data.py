@@ -23,6 +23,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from overstory.analysis.estimate import Estimate
 from overstory.console.view import ScreenError
 from overstory.presentation.formats import date_words
 from overstory.protocol.errors import OverstoryError, ParameterError
@@ -32,7 +33,6 @@ from overstory.queries.estimates import estimate_counts, read_estimates
 from overstory.queries.readings import PLAIN, Aggregation, EstimateOptions, Reading
 
 if TYPE_CHECKING:
-    from overstory.analysis.estimate import Estimate
     from overstory.analysis.reports import SupportCounts
     from overstory.collector.store import Store
     from overstory.protocol.metrics import Metric, MetricRegistry
@@ -55,9 +55,6 @@ class BoundedCache:
         self._most, self.size = most_bytes, 0
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
-
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._entries
 
     def get(self, key: Hashable) -> Any:
         with self._lock:
@@ -102,19 +99,6 @@ def read_counted(counted: PeriodCounts, kind: Aggregation, options: EstimateOpti
     return reading  # type: ignore[no-any-return]
 
 
-def _reading_work(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> partial[Reading]:
-    """Return what the process does; ParameterError when a search has too many answers for a page."""
-    reports = None
-    if counted.metric.reading == "search" and counted.reports is not None:
-        if counted.num_reports > MOST_ANSWERS:
-            raise ParameterError(
-                f"{counted.num_reports:,} answers are too many for a page, which searches {MOST_ANSWERS:,}; run: "
-                f"overstory decode --registry FILE --store URL --metric {counted.metric.id}"
-            )
-        reports = partial(iter, tuple(counted.reports()))
-    return partial(read_counted, replace(counted, reports=reports), kind, options)
-
-
 def counts_key(shared: bytes, about: float, counts: SupportCounts) -> bytes:
     """Return the key of what is computed from counts, what is hashed already, and a number about them."""
     own = hashlib.blake2b(shared, digest_size=16)
@@ -125,14 +109,26 @@ def counts_key(shared: bytes, about: float, counts: SupportCounts) -> bytes:
 
 
 def reading_task(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Task:
-    """Return the task of a reading."""
+    """Return the task of a reading, which fails with ParameterError when a search has too many answers for a page."""
     metric = counted.metric
+
+    def work() -> partial[Reading]:
+        reports = None
+        if metric.reading == "search" and counted.reports is not None:
+            if counted.num_reports > MOST_ANSWERS:
+                raise ParameterError(
+                    f"{counted.num_reports:,} answers are too many for a page, which searches {MOST_ANSWERS:,}; run: "
+                    f"overstory decode --registry FILE --store URL --metric {metric.id}"
+                )
+            reports = partial(iter, tuple(counted.reports()))
+        return partial(read_counted, replace(counted, reports=reports), kind, options)
+
     about = counted.first, counted.last, counted.others, counted.group, counted.released
     rest = repr((kind, options, *about))
     key = context(metric.digest.hex(), rest, *map(str, metric.labels or ()))
     for period in counted.periods:
         key = counts_key(key, period, counted.counts[period])
-    return Task(key, partial(_reading_work, counted, kind, options))
+    return Task(key, work)
 
 
 NICE: Final = 5  # how much the process lets others go first: a collector on the same machine is more important
@@ -261,8 +257,10 @@ class Estimates:
             tasks = [reading_task(counted, kind, options) for counted in several]
             readings = self._decode({task.key: task for task in tasks})
             return [readings[task.key] for task in tasks]
-        ready, missing = dict[bytes, "Estimate"](), dict[bytes, Task]()
+        ready, missing = dict[bytes, Estimate](), dict[bytes, Task]()
         digests: dict[int, bytes] = {}  # by metric: each is one object in `several`
+        # What stands for an estimate until it is decoded; nobody sees it.
+        unknown = Estimate(values=(), counts=(), raw_counts=(), standard_errors=(), num_reports=0)  # type: ignore[arg-type]
 
         def look_up(
             metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions, names: Sequence[str]
@@ -273,9 +271,11 @@ class Estimates:
             key = counts_key(digests[id(metric)], per_device, counts)
             work = partial(estimate_counts, metric, counts, per_device, options, names)
             estimate = ready.get(key) or self.cache.get(key)
-            if estimate is None and _is_slow(metric, options):
+            encoding = metric.oracle.encoding
+            # A closed form takes less than a message to the process; a fit, or further steps, do not.
+            if estimate is None and (encoding.decoded or encoding.uneven or options.steps):
                 missing[key] = Task(key, lambda: work, names)
-                return _nothing()
+                return unknown
             if estimate is None:
                 estimate = work()
                 self.cache.put(key, estimate, len(pickle.dumps(estimate)))
@@ -344,25 +344,12 @@ class Estimates:
         self.worker.close()
 
 
-def _is_slow(metric: Metric, options: EstimateOptions) -> bool:
-    """Whether an estimate is a fit or has further steps; a closed form takes less than a message to a process."""
-    encoding = metric.oracle.encoding
-    return encoding.decoded or encoding.uneven or bool(options.steps)
-
-
 def _check_candidates(metric: Metric, names: Sequence[str]) -> None:
     if len(names) > MOST_CANDIDATES and metric.oracle.encoding.decoded:
         raise ParameterError(
             f"{len(names):,} candidates are too many for a page, which takes {MOST_CANDIDATES:,}; run: "
             f"overstory decode --registry FILE --store URL --metric {metric.id} --candidates FILE"
         )
-
-
-def _nothing() -> Estimate:
-    """Return what stands for an estimate until it is decoded; nobody sees it."""
-    from overstory.analysis.estimate import Estimate
-
-    return Estimate(values=(), counts=(), raw_counts=(), standard_errors=(), num_reports=0)  # type: ignore[arg-type]
 
 
 PeriodState = Literal["running", "settling", "final"]
@@ -397,8 +384,15 @@ class ConsoleData:
             reports[period] += number
         return reports
 
+    @property
+    def today(self) -> dt.date:
+        return dt.datetime.fromtimestamp(self.clock(), dt.UTC).date()
+
     def words(self, label: str) -> str:
-        return date_words(label, dt.datetime.fromtimestamp(self.clock(), dt.UTC).year)
+        return date_words(label, self.today.year)
+
+    def moment(self, unix_time: float) -> str:
+        return self.words(f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%dT%H:%M}")
 
     def state(self, metric: Metric, period: int) -> PeriodState:
         now = self.clock()

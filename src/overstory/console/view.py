@@ -84,7 +84,7 @@ class View:
     table: Table | None = None  # for .csv and .parquet
     picture: Picture | None = None  # for .svg
     facts: Mapping[str, Any] = field(default_factory=dict)  # what .json says next to the rows, as JSON values
-    toml: str = ""  # for .toml
+    text: str = ""  # for .toml
     status: int = 200
     refresh: int = 0  # seconds after which the page asks again by itself; 0: never
 

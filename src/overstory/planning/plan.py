@@ -109,7 +109,7 @@ class Plan(Result):
         """Return where estimates would lie: of a value of the share asked for, or of one that is seen, and of none."""
         import numpy as np
 
-        from overstory.presentation.charts.numbers import dots, estimates_over_time
+        from overstory.presentation.charts.numbers import Dots, estimates_over_time
 
         reach = NormalDist().inv_cdf(0.975)
         if self.detected_half is None and not self.mechanism.counts_values:
@@ -126,17 +126,15 @@ class Plan(Result):
             f"and of one that nobody holds. Detected is what passes {percentage(self.threshold)}."
         )
         low, high = shares - half, shares + half
-        drawn = dots(
-            "estimates",
-            caption,
-            [f"held by {percentage(held)}", "held by nobody"],
+        drawn = Dots(
+            names=[f"held by {percentage(held)}", "held by nobody"],
             shares=shares,
             low=low,
             high=high,
-            detected=shares >= self.threshold,
+            sure=shares >= self.threshold,
             threshold=self.threshold,
             words=("likely detected", "likely not"),
-        )
+        ).picture("estimates", caption)
         alt = (
             f"95 of 100 estimates of a share of {percentage(held)} lie between {percentage(low[0])} and "
             f"{percentage(high[0])}; those of a value that nobody holds lie between {percentage(low[1])} and "

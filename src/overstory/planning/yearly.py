@@ -148,7 +148,7 @@ class YearPlan(Result):
         """Return the share with the interval that each way would give it."""
         import numpy as np
 
-        from overstory.presentation.charts.numbers import dots
+        from overstory.presentation.charts.numbers import Dots
 
         ways = list(self.ways())
         half = NormalDist().inv_cdf(0.975) * np.array([way.error for way in ways])
@@ -156,7 +156,7 @@ class YearPlan(Result):
         caption = f"{self.as_table().caption}: 95% intervals; filled where the bound on any year holds."
         names = [way.name for way in ways]
         low, high, words = shares - half, shares + half, ("bound holds", "bound does not hold")
-        drawn = dots("year", caption, names, shares=shares, low=low, high=high, detected=keeps, words=words)
+        drawn = Dots(names=names, shares=shares, low=low, high=high, sure=keeps, words=words).picture("year", caption)
         kept = [f" {names[at]}: {percent(low[at])} to {percent(high[at])}." for at in np.flatnonzero(keeps)]
         alt = f"The bound on any year holds for {len(kept)} of {len(ways)} ways, with 95% intervals.{''.join(kept)}"
         return replace(drawn, alt=alt)

@@ -27,7 +27,6 @@ class Column:
     text: Format = marked  # how the values of `keys` read
     keys: tuple[str, ...] = ()  # the row's entries that it shows, where they are not `name` alone: low and high
     csv: str = ""  # what a CSV file calls it, where that is not its name
-    unit: str = ""
     is_left: bool = False  # text is aligned to the left, numbers to the right
     is_code: bool = False  # bits and bytes
     tone: Callable[[Any], Tone] | None = None  # what a value of the column means, for its colour
@@ -36,8 +35,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        heading = self.name if self.heading is None else self.heading
-        return f"{heading} ({self.unit})" if self.unit else heading
+        return self.name if self.heading is None else self.heading
 
     @property
     def data_keys(self) -> tuple[str, ...]:
@@ -186,12 +184,6 @@ class Table:
         )
         keyed = [{str(place): cell for place, cell in enumerate(row)} for row in rows]
         return cls(caption, columns, keyed, fold=fold)
-
-    @classmethod
-    def of_records(cls, columns: tuple[Column, ...], records: Iterable[Sequence[Any]]) -> Table:
-        """Return a table of records: each holds the values of all columns, in their order."""
-        keys = [key for column in columns for key in column.data_keys]
-        return cls("", columns, [dict(zip(keys, record, strict=True)) for record in records])
 
     def cells(self) -> Iterator[tuple[str, ...]]:
         return (tuple(column.cell(row) for column in self.columns) for row in self.rows)

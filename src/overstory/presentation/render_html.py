@@ -107,10 +107,21 @@ def accents(light: str | None, dark: str | None, of: str = ":root") -> str:
     return rules if light or dark else ""
 
 
-def policy_of(style: str) -> str:
-    """Return the Content-Security-Policy of a page: its own style, and nothing else, from anywhere."""
-    hashed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return f"default-src 'none'; style-src 'sha256-{hashed}'; base-uri 'none'; form-action 'none'"
+def policy_of(*styles: str) -> str:
+    """Return the Content-Security-Policy of a page or a picture: its own styles, and nothing else, from anywhere."""
+    hashes = (base64.b64encode(hashlib.sha256(style.encode()).digest()).decode() for style in styles)
+    allowed = " ".join(f"'sha256-{hashed}'" for hashed in hashes)
+    return f"default-src 'none'; style-src {allowed}; base-uri 'none'; form-action 'none'"
+
+
+def document(head: str, main: Sequence[Block], *, before: str = "", after: str = "", kind: str = "") -> str:
+    """Return a complete HTML document: the rest of its head, and what is before and after its main part."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n{head}</head>\n<body{_class(kind)}>\n'
+        f'<a class="skip" href="#main">To the content</a>\n{before}<main id="main" tabindex="-1">\n'
+        f"{as_html(main)}</main>\n{after}</body>\n</html>\n"
+    )
 
 
 def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False, accent: str = "") -> str:
@@ -122,15 +133,11 @@ def as_page(content: Iterable[Block], *, title: str | None = None, contents: boo
     )
     chapters = f'<nav aria-label="Contents"><ol>{links}</ol></nav>\n' if contents and links else ""
     named = title or next((block.text for block in blocks if isinstance(block, Heading)), "Overstory")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    head = (
         f'<meta http-equiv="Content-Security-Policy" content="{policy_of(style)}">\n'
-        '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escaped(named)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<a class="skip" href="#main">To the content</a>\n{chapters}<main id="main" tabindex="-1">\n'
-        f"{as_html(blocks)}</main>\n</body>\n</html>\n"
+        f'<meta name="referrer" content="no-referrer">\n<title>{escaped(named)}</title>\n<style>{style}</style>\n'
     )
+    return document(head, blocks, before=chapters)
 
 
 def as_html(blocks: Sequence[Block]) -> str:

@@ -25,8 +25,6 @@ ORANGE: Final = "#e69f00"
 SKY: Final = "#56b4e9"
 
 SERIES: Final = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, INK)  # in the order in which series take them
-OURS: Final = BLUE
-THEIRS: Final = VERMILION  # where ours and the paper's are in one picture
 
 VARIABLES: Final = {
     INK: "ink",

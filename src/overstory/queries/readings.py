@@ -169,7 +169,9 @@ class RangeReading(Reading):
 
     def as_table(self, level: float = 0.95) -> Table:
         """Return a row per range and estimate, with intervals of that level where the kind has other ones."""
-        return Table.of_records(self._columns(level), self._records(level))
+        columns = self._columns(level)
+        keys = [key for column in columns for key in column.data_keys]
+        return Table("", columns, [dict(zip(keys, record, strict=True)) for record in self._records(level)])
 
     def _columns(self, level: float = 0.95) -> tuple[Column, ...]:
         return Column("from"), Column("to"), *self.columns(level)

@@ -39,7 +39,7 @@ from overstory.analysis.selection import (
     normal_reach,
     upper_p_values,
 )
-from overstory.presentation.charts.heat_map import Cells, heat_map
+from overstory.presentation.charts.numbers import Cells
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import finite, interval, p_value, percent
 
@@ -339,4 +339,4 @@ def table_picture(name: str, summary: TableSummary) -> Picture:
         f"{second} in each {first}, in percent, with what {summary.level:.0%} intervals reach to either side. Coloured "
         f"shares differ from those of all rows together, at a false discovery rate of {100 * summary.alpha:.3g}%."
     )
-    return heat_map(name, caption, table_cells(summary))
+    return table_cells(summary).picture(name, caption)

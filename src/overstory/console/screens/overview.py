@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,9 +17,8 @@ from overstory.collector.store import Store
 from overstory.collector.store.operations import NOTE_KINDS, CollectorState, Refusals
 from overstory.console.alarms import TONES, MetricHistory, find_alarms, notice, read_histories
 from overstory.console.changes import DRAWN, Trend, largest
-from overstory.console.screens.page import ASK_AGAIN, WHOLE_RANGE, is_shares, number_field, reading_words, state_words
+from overstory.console.screens.page import ASK_AGAIN, WHOLE_RANGE, WORDS, is_shares, number_field, state_words
 from overstory.console.view import Query, ScreenError, View
-from overstory.presentation.charts.drawing import plain_number
 from overstory.presentation.charts.series import Line, small_multiple
 from overstory.presentation.document import (
     Block,
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
 
 MOST_ALARMS: Final = 20
 MOST_ROWS: Final = 40  # metrics of one page, whose pictures take 5 kB each; the downloads have all
+DAYS: Final = Period(DAY)
 NOTES_BEFORE: Final = 7  # days before a period whose notes may explain its alarm
 
 Order = Literal["name", "reports", "detected", "alarms", "expiry"]
@@ -179,7 +178,7 @@ class _Board:
 
     def _row(self, history: MetricHistory) -> dict[str, Any]:
         metric, period = history.metric, history.shown
-        days = (metric.expires - dt.datetime.fromtimestamp(self.data.clock(), dt.UTC).date()).days
+        days = (metric.expires - self.data.today).days
         own = [alarm for alarm in self.alarms if alarm.metric == metric.id and alarm.severity != "note"]
         health, state = [f"{alarm.severity}: {alarm.kind}" for alarm in own], "no reports"
         if period is not None:
@@ -190,7 +189,7 @@ class _Board:
             "metric": metric.id,
             "title": metric.title,
             "owner": metric.owner,
-            "kind": reading_words(metric),
+            "kind": WORDS[metric.reading],
             "period": None if period is None else history.label(period),
             "state": state,
             "reports": 0 if period is None else history.reports[period],
@@ -255,10 +254,6 @@ BOARD: Final = (
 """The columns of the board."""
 
 
-def _detected(detected: int | None, candidates: int | None) -> str:
-    return "" if detected is None else f"{detected:,} of {candidates:,}"
-
-
 def _expires(date: str, days: int) -> str:
     return f"in {days:,} days" if days > 0 else f"ended {date}".rstrip()
 
@@ -281,7 +276,12 @@ def _numbers(words: Callable[[str], str]) -> tuple[Column, ...]:
         ),
         Column("state", "State", is_left=True),
         Column("reports", "Reports", thousands),
-        Column("detected_of", "Detected", _detected, ("detected", "candidates")),
+        Column(
+            "detected_of",
+            "Detected",
+            lambda detected, candidates: "" if detected is None else f"{detected:,} of {candidates:,}",
+            ("detected", "candidates"),
+        ),
         Column("expires", "Expires", lambda date, days: _expires(words(date), days), ("expires", "days"), is_left=True),
     )
 
@@ -331,10 +331,7 @@ def show_health(data: ConsoleData, query: HealthQuery) -> View:
     blocks = (
         Heading(1, f"Health: {len(collectors) - len(silent):,} of {len(collectors):,} collectors answer"),
         *([] if collectors else [Notice("No collector has sent a heartbeat within a week.")]),
-        *(
-            Notice(f"Collector {_short(one.id)} has been silent since {_moment(data, one.last_seen)}.")
-            for one in silent
-        ),
+        *(Notice(f"Collector {one.id[:8]} has been silent since {data.moment(one.last_seen)}.") for one in silent),
         *_low_volumes(data, reports),
         Heading(2, "Reports", "reports"),
         reports,
@@ -361,7 +358,7 @@ def change_notes(data: ConsoleData, fields: Mapping[str, str]) -> str:
         store.remove_note(fields["note"])
     else:
         try:
-            day = Period(DAY).parse_label(fields.get("day", ""))
+            day = DAYS.parse_label(fields.get("day", ""))
         except ParameterError:
             raise ScreenError(400, "day: give a date such as 2026-11-21") from None
         store.add_note(fields.get("text", ""), day, fields.get("kind", "note"), fields.get("metric") or None)
@@ -394,7 +391,7 @@ def _reports(data: ConsoleData) -> Table:
 def _refused_by_day(refusals: Refusals, first: int) -> list[dict[str, Any]]:
     rows = [
         {
-            "day": _day(day),
+            "day": DAYS.label(day),
             "reason": reason,
             "refused": count,
             "detail": Reason(reason).detail if reason in set(Reason) else "A reason that this version does not know.",
@@ -440,7 +437,7 @@ def _collector_blocks(
 ) -> Iterator[Block]:
     yield Heading(2, "Collectors", "collectors")
     columns = (
-        Column("id", "Collector", _short, is_left=True, is_code=True),
+        Column("id", "Collector", lambda digits: digits[:8], is_left=True, is_code=True),
         Column("state", "State", is_left=True, tone=lambda state: "bad" if state == "silent" else "good"),
         Column("last_seen", "Last seen", is_left=True),
         Column("started", "Started", is_left=True),
@@ -451,8 +448,8 @@ def _collector_blocks(
         asdict(state)
         | {
             "state": "silent" if state in silent else "answers",
-            "last_seen": _moment(data, state.last_seen),
-            "started": _moment(data, state.started),
+            "last_seen": data.moment(state.last_seen),
+            "started": data.moment(state.started),
         }
         for state in collectors
     ]
@@ -480,7 +477,7 @@ def _note_blocks(data: ConsoleData, notes: Sequence[Row]) -> Iterator[Block]:
     metrics = (("", "all metrics"), *((name, metric.title) for name, metric in data.registry.items()))
     fields = (
         Field("text", "Note"),
-        Field("day", "Day (UTC)", _day(int(data.clock() // DAY)), "date"),
+        Field("day", "Day (UTC)", data.today.isoformat(), "date"),
         Field("kind", "Kind", "note", "choice", tuple((kind, kind) for kind in NOTE_KINDS)),
         Field("metric", "Metric", "", "choice", metrics),
     )
@@ -490,26 +487,14 @@ def _note_blocks(data: ConsoleData, notes: Sequence[Row]) -> Iterator[Block]:
         yield Form("Remove a note", (Field("note", "Note", "", "choice", which),), "Remove it", "/health", "post")
 
 
-def _moment(data: ConsoleData, unix_time: int) -> str:
-    return data.words(f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%dT%H:%M}")
-
-
 def _line(row: Row) -> Picture | None:
     if not row["line"]:
         return None
     numbers = np.array(row["line"], float)
     caption = f"Reports of {row['title']}, by {row['unit']}"
     line = Line("", numbers, numbers, numbers, np.ones(numbers.size, bool))
-    return small_multiple(f"health-{row['metric']}", caption, ("", ""), [line], number=plain_number)
+    return small_multiple(f"health-{row['metric']}", caption, ("", ""), [line], is_share=False)
 
 
 def _known(number: float | None, unit: str = "") -> str:
     return "" if number is None else thousands(number) + unit
-
-
-def _short(digits: str) -> str:
-    return digits[:8]
-
-
-def _day(day: int) -> str:
-    return Period(DAY).label(day)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from overstory.analysis.selection import interval_words, normal_reach, people_variance
+from overstory.analysis.tables.output import estimate_table
 from overstory.console.view import ScreenError, View
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.presentation.document import (
@@ -25,6 +25,7 @@ from overstory.presentation.document import (
     Links,
     Notice,
     Paragraph,
+    Row,
     Table,
     Tone,
 )
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 OF_NUMBERS: Final = frozenset({"mean", "distribution", "ranges"})
 """Readings of which a number is drawn over all periods."""
 
-SHARES: Final = "shares"  # the reading whose pages are the screens' own
-
 WORDS: Final[Mapping[str, str]] = {
     "shares": "shares of values",
     "table": "a table of several variables",
@@ -59,7 +58,6 @@ WORDS: Final[Mapping[str, str]] = {
 }
 """What each reading is, in an overview."""
 
-
 ASK_AGAIN: Final = 3
 """Seconds after which a page that lacks something asks again: long enough to read and to follow a link."""
 
@@ -68,12 +66,7 @@ WHOLE_RANGE: Final = frozenset({"search"})  # readings of all periods together: 
 
 def is_shares(metric: Metric) -> bool:
     """Whether a metric's estimates are shares of values, which the screens draw themselves."""
-    return metric.reading == SHARES
-
-
-def reading_words(metric: Metric) -> str:
-    """Return what a metric's reading is."""
-    return WORDS.get(metric.reading, metric.reading)
+    return metric.reading == "shares"
 
 
 OPTIONS: Final = ("alpha", "correction", "reports_per_device", "pool")
@@ -238,6 +231,13 @@ def reading_blocks(reading: Reading) -> Iterator[Block]:
                 yield Table(name, columns, rows)
 
 
+def estimate_blocks(rows: Sequence[Row], most: int, level: float = 0.95) -> Iterator[Block]:
+    """Yield a table of estimates, and how many more of them there are."""
+    yield estimate_table(rows[:most], level=level)
+    if (left_out := len(rows) - most) > 0:
+        yield Paragraph(f"{left_out:,} more are in the downloads.")
+
+
 def _other_dimensions(metric: Metric) -> Iterator[str]:
     """Say what else goes together with a value: a table says so itself."""
     if metric.groups is not None and metric.reading != "table":
@@ -292,8 +292,8 @@ def state_words(data: ConsoleData, metric: Metric, period: int) -> str:
     """Say whether a period is running, settling or final, and until when."""
     state = data.state(metric, period)
     if state == "running":
-        return f"running until {_day(data, metric.period.start(period + 1))}"
-    return "final" if state == "final" else f"over; final from {_day(data, metric.final_from(period))}"
+        return f"running until {data.moment(metric.period.start(period + 1))}"
+    return "final" if state == "final" else f"over; final from {data.moment(metric.final_from(period))}"
 
 
 def sentence(note: str) -> str:
@@ -304,10 +304,6 @@ def sentence(note: str) -> str:
 def capitalized(text: str) -> str:
     """Return a text as a sentence begins."""
     return f"{text[:1].upper()}{text[1:]}"
-
-
-def _day(data: ConsoleData, unix_time: float) -> str:
-    return data.words(f"{dt.datetime.fromtimestamp(unix_time, dt.UTC):%Y-%m-%dT%H:%M}")
 
 
 def number_field(
@@ -336,4 +332,4 @@ def refuse_options(given: Mapping[str, object], metric: Metric) -> None:
     """Refuse, with status 400, what an address asks for that such a page does not have."""
     for name, value in given.items():
         if value:
-            raise ScreenError(400, f"{name}: {metric.id} is {reading_words(metric)}, whose page has no such choice")
+            raise ScreenError(400, f"{name}: {metric.id} is {WORDS[metric.reading]}, whose page has no such choice")

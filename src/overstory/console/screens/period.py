@@ -10,19 +10,20 @@ from urllib.parse import quote
 from pydantic import Field as Parameter
 
 from overstory.analysis.selection import INTERVAL_KINDS, IntervalKind
-from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
+from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, interval_caption
 from overstory.console.data import MOST_CANDIDATES
 from overstory.console.screens.page import (
     WHOLE_RANGE,
+    WORDS,
     Page,
     epsilon_of_a_year,
+    estimate_blocks,
     facts_of,
     for_a_page,
     is_shares,
     not_listed,
     number_field,
     options_of,
-    reading_words,
     refuse_options,
     sentence,
     share_that_shows,
@@ -164,8 +165,7 @@ def _show_values(page: Page, names: tuple[str, ...] | None) -> None:
     page.pictures = [estimate_picture(f"{metric.id}-{page.period}", caption, drawn)]
     page.tables = [
         Heading(2, "Every value"),
-        estimate_table(rows[:MOST_ROWS], level=query.level),
-        *([Paragraph(f"{len(rows) - MOST_ROWS:,} more are in the downloads.")] if len(rows) > MOST_ROWS else []),
+        *estimate_blocks(rows, MOST_ROWS, query.level),
         *([] if query.group else group_blocks(data, page.counted, series.options)),
     ]
     page.table = series.as_table(query.level)
@@ -237,7 +237,7 @@ def show_comparison(data: ConsoleData, query: ComparisonQuery, **path: str) -> V
     if not spans:
         reason = "There are reports in fewer than two periods: there is nothing to compare yet."
     elif metric.reading in WHOLE_RANGE:
-        reason = f"Two ranges of {reading_words(metric)} are not compared on a page."
+        reason = f"Two ranges of {WORDS[metric.reading]} are not compared on a page."
     elif is_shares(metric) and not metric.labels:
         reason = "The registry has no list of candidates for this metric: there are no shares."
     else:

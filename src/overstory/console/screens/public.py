@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from overstory.analysis.selection import interval_words
-from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, estimate_table, interval_caption
+from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, interval_caption
 from overstory.console.screens.page import (
     capitalized,
+    estimate_blocks,
     is_shares,
     options_of,
     reading_blocks,
@@ -203,9 +204,7 @@ def _published_shares(reading: EstimateSeries) -> Iterator[Block]:
     )
     detected = sum(row["detected"] for row in rows)
     yield Heading(3, f"Detected: {detected:,} of {len(rows):,}", "detected")
-    yield estimate_table(sorted(rows, key=lambda row: not row["detected"])[:MOST_ROWS])
-    if (left_out := len(rows) - MOST_ROWS) > 0:
-        yield Paragraph(f"{left_out:,} more are in the files.")
+    yield from estimate_blocks(sorted(rows, key=lambda row: not row["detected"]), MOST_ROWS)
 
 
 def _published(data: ConsoleData, metric: Metric) -> PeriodCounts | None:
@@ -256,4 +255,4 @@ def show_registry(data: ConsoleData, _: Query) -> View:
         *shown,
     )
     facts = {"digest": registry.digest.hex(), **registry.to_json()}
-    return View("The registry", blocks, facts=facts, toml=registry.text or "")
+    return View("The registry", blocks, facts=facts, text=registry.text or "")

@@ -16,7 +16,6 @@ from overstory.analysis.tables.output import (
     MOST_DRAWN,
     NOT_LISTED,
     estimate_picture,
-    estimate_table,
     interval_caption,
     unlike,
 )
@@ -29,6 +28,7 @@ from overstory.console.screens.page import (
     Page,
     capitalized,
     epsilon_of_a_year,
+    estimate_blocks,
     facts_of,
     is_shares,
     not_listed,
@@ -155,7 +155,7 @@ def show_series(data: ConsoleData, query: SeriesQuery, **path: str) -> View:
 class OverTime(Page):
     """The page of a metric over time."""
 
-    most: int = MOST_COLUMNS
+    most: int = MOST_READ
     """The newest periods whose numbers are shown one by one, with reports or without."""
 
     def __init__(self, data: ConsoleData, metric: Metric, query: SeriesQuery, every: PeriodCounts) -> None:
@@ -243,7 +243,7 @@ class OverTime(Page):
 
 def _show_reading(page: OverTime) -> None:
     """Show what the newest period says, or all periods together, and all periods."""
-    data, metric, query, every, page.most = page.data, page.metric, page.query, page.every, MOST_READ
+    data, metric, query, every = page.data, page.metric, page.query, page.every
     options, newest = options_of(query), page.newest_period
     whole = metric.reading in WHOLE_RANGE or query.reading == "total"
     if not whole:
@@ -273,6 +273,8 @@ def _show_reading(page: OverTime) -> None:
 
 class SharesOverTime(OverTime):
     """The page of shares over time."""
+
+    most = MOST_COLUMNS
 
     def show_shares(self) -> None:
         """Fill the page's parts."""
@@ -450,9 +452,7 @@ class SharesOverTime(OverTime):
     def _tables(self) -> Iterator[Block]:
         newest, parts = self.rows, len(self.series.parts)
         yield Heading(2, f"Newest: {self._newest_words()}")
-        yield estimate_table(newest[:NEWEST_ROWS], level=self.query.level)
-        if len(newest) > NEWEST_ROWS:
-            yield Paragraph(f"{len(newest) - NEWEST_ROWS:,} more values are in the downloads.")
+        yield from estimate_blocks(newest, NEWEST_ROWS, self.query.level)
         if parts > 1:
             yield Heading(2, "Over time")
             yield self._line_table()

@@ -71,7 +71,7 @@ function reading(one, place) {
   if (one.share[place] === null) return "";
   const number = (list) => list[place].toFixed(2);
   const ends = one.low[place] === null ? "" : ` (${number(one.low)} to ${number(one.high)}%)`;
-  return `${name}${number(one.share)}%${ends}${one.detected[place] === "1" ? "" : `, ${one.unsure ?? "not detected"}`}`;
+  return `${name}${number(one.share)}%${ends}${one.detected[place] === "1" ? "" : `, ${one.unsure}`}`;
 }
 
 // A form that follows every change: the answer's main part takes the place of this page's, and its address that of

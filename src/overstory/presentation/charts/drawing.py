@@ -90,16 +90,6 @@ class Chart:
     numbers: dict[str, str] = field(default_factory=dict)  # data attributes of the drawing
     _parts: list[str] = field(default_factory=list)
 
-    def line(self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.5, extra: str = "") -> None:
-        at = " ".join(f"{self.x.at(x):.1f},{self.y.at(y):.1f}" for x, y in points)
-        self.add(f'<polyline fill="none" stroke="{colour}" stroke-width="{width}" {extra} points="{at}"/>')
-
-    def dot(self, x: float, y: float, colour: str) -> None:
-        self.add(f'<circle cx="{self.x.at(x):.1f}" cy="{self.y.at(y):.1f}" r="2.6" stroke="{colour}" fill="{colour}"/>')
-
-    def upright(self, x: float, y: float, colour: str) -> None:
-        self.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{colour}" stroke-width="2"/>')
-
     def text(self, x: float, y: float, words: str, colour: str = INK, anchor: str = "start", extra: str = "") -> None:
         place = (
             f'x="{x:.1f}" y="{y + 0.35 * self.sheet.font:.1f}" text-anchor="{anchor}" font-size="{self.sheet.font:g}"'
@@ -224,6 +214,10 @@ def _json(value: Any) -> Any:
     return [None if number != number else round(number, 2) for number in array.tolist()]  # noqa: PLR0124 - NaN
 
 
-def percentages(numbers: F64) -> F64:
-    """Return shares in percent; NaN where a number is not finite."""
-    return np.where(np.isfinite(numbers), 100 * numbers, np.nan)
+def cursor_series(
+    name: str, detected: NDArray[np.bool_], *, unsure: str = "not detected", **shares: F64 | None
+) -> dict[str, Any]:
+    """Return one of the series of `cursor_numbers`: shares and the ends of their intervals, in percent."""
+    known = {key: each for key, each in shares.items() if each is not None}
+    percentages = {key: np.where(np.isfinite(each), 100 * each, np.nan) for key, each in known.items()}
+    return {"name": name, **percentages, "detected": detected, "unsure": unsure}

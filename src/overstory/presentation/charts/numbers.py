@@ -1,9 +1,14 @@
-"""Numbers over time and side by side: bars, a histogram, and estimates with intervals."""
+"""Numbers as pictures: bars, a histogram, estimates with intervals over time and side by side, a table of two.
+
+In a table, the colour of a cell says whether its share is above that of all rows together, or below; its strength, by
+how much. A cell that may as well be as in all rows has no colour and is hatched.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -15,14 +20,15 @@ from overstory.presentation.charts.drawing import (
     Scale,
     Sheet,
     cursor_numbers,
+    cursor_series,
     on_both_sheets,
     percent_tick,
-    percentages,
     plain_number,
+    shortened,
 )
 from overstory.presentation.charts.series import mark, named_columns
 from overstory.presentation.formats import interval, percent, significant, thousands
-from overstory.presentation.svg import BLUE, INK, MUTED, PAPER, VERMILION, Picture
+from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, PAPER, VERMILION, Picture
 
 
 def counts_over_time(name: str, caption: str, labels: Sequence[str], counts: F64, *, xlabel: str = "") -> Picture:
@@ -95,7 +101,8 @@ def estimates_over_time(
         margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
         chart = _plot_of(sheet, labels, least - margin, most + margin, plain_number)
         for place, value in enumerate(values.tolist()):
-            chart.dot(place, value, BLUE)
+            at = f'cx="{chart.x.at(place):.1f}" cy="{chart.y.at(value):.1f}"'
+            chart.add(f'<circle {at} r="2.6" stroke="{BLUE}" fill="{BLUE}"/>')
         _draw_intervals(chart, low, high, true)
         return chart.svg()
 
@@ -129,64 +136,34 @@ def _draw_intervals(chart: Chart, low: F64, high: F64, truth: F64) -> None:
 ROW: Final = 20
 
 
-def dots(
-    name: str,
-    caption: str,
-    names: Sequence[str],
-    *,
-    shares: F64,
-    low: F64,
-    high: F64,
-    detected: NDArray[np.bool_],
-    truth: F64 | None = None,
-    threshold: float | None = None,
-    words: tuple[str, str] = ("detected, 95% interval", "not detected"),
-    of: str = "share of devices",
-) -> Picture:
-    """Draw a row for each value: a dot, filled where detected, and an interval; NaN is unknown, `truth` a stroke."""
-    alt = f"{int(detected.sum())} of {len(names)} value(s) detected. " + " ".join(
-        f"{names[row]}: {percent(float(shares[row]))} ({interval(percent)(float(low[row]), float(high[row]))})."
-        for row in np.flatnonzero(detected)[:10].tolist()
-    )
-    alt = alt if truth is None else f"Truth and estimate. {alt}"
-    look = _Rows(names, shares, low, high, detected, words, truth=truth, threshold=threshold)
-    return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, of))
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dots:
+    """A row for each value: a dot, filled where that is sure, and an interval; NaN is unknown."""
 
-
-def differences(
-    name: str,
-    caption: str,
-    names: Sequence[str],
-    *,
-    difference: F64,
-    low: F64,
-    high: F64,
-    changed: NDArray[np.bool_],
-) -> Picture:
-    """Draw a row for each value: its difference around a zero line, filled where it changed; NaN is unknown."""
-    alt = f"{int(changed.sum())} of {len(names)} value(s) changed. " + " ".join(
-        f"{names[row]}: {percent(float(difference[row]))}." for row in np.flatnonzero(changed)[:10].tolist()
-    )
-    words = ("changed, 95% interval", "no change shown")
-    look = _Rows(names, difference, low, high, changed, words, is_difference=True)
-    return on_both_sheets(name, caption, alt, lambda sheet: look.drawing(sheet, "change of the share, in points"))
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
     names: Sequence[str]
-    shares: F64
+    shares: F64  # or differences, which are drawn to either side of a zero line in the middle
     low: F64
     high: F64
     sure: NDArray[np.bool_]
-    words: tuple[str, str]
+    of: str = "share of devices"
+    words: tuple[str, str] = ("detected, 95% interval", "not detected")
     is_difference: bool = False
-    truth: F64 | None = None
+    truth: F64 | None = None  # a stroke in each row
     threshold: float | None = None
 
-    def drawing(self, sheet: Sheet, xlabel: str) -> str:
+    def picture(self, name: str, caption: str) -> Picture:
+        verb = "changed" if self.is_difference else "detected"
+        alt = f"{int(self.sure.sum())} of {len(self.names)} value(s) {verb}. " + " ".join(
+            f"{self.names[row]}: {percent(float(self.shares[row]))} "
+            f"({interval(percent)(float(self.low[row]), float(self.high[row]))})."
+            for row in np.flatnonzero(self.sure)[:10].tolist()
+        )
+        alt = alt if self.truth is None else f"Truth and estimate. {alt}"
+        return on_both_sheets(name, caption, alt, self._drawing)
+
+    def _drawing(self, sheet: Sheet) -> str:
         chart = self._plot(sheet)
-        chart.axes(xlabel, rows=sheet.names(self.names), number=percent_tick)
+        chart.axes(self.of, rows=sheet.names(self.names), number=percent_tick)
         zero = chart.x.at(0)
         upright = f"M{zero:.1f} {chart.y.start:.1f}V{chart.y.stop:.1f}"
         chart.add(f'<path d="{upright}" stroke="{INK}" data-zero="{zero:.1f}"/>')
@@ -195,15 +172,12 @@ class _Rows:
         for row in range(len(self.names)):
             self._draw_row(chart, row)
             if self.truth is not None:
-                chart.upright(chart.x.at(float(self.truth[row])), chart.y.at(row), VERMILION)
+                x, y = chart.x.at(float(self.truth[row])), chart.y.at(row)
+                chart.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{VERMILION}" stroke-width="2"/>')
         self._draw_key(chart)
         if not sheet.is_narrow:
-            ends = {"share": self.shares, "low": self.low, "high": self.high}
-            ends |= {} if self.truth is None else {"truth": self.truth}
-            columns = {key: percentages(column) for key, column in ends.items()}
-            chart.add(
-                cursor_numbers(self.names, [{"name": "", **columns, "detected": self.sure, "unsure": self.words[1]}])
-            )
+            ends = {"share": self.shares, "low": self.low, "high": self.high, "truth": self.truth}
+            chart.add(cursor_numbers(self.names, [cursor_series("", self.sure, unsure=self.words[1], **ends)]))
         return chart.svg()
 
     def _plot(self, sheet: Sheet) -> Chart:
@@ -254,3 +228,147 @@ def _threshold(upright: str) -> str:
 
 def _dot(inside: str) -> str:
     return f'<path fill="{inside}" stroke="{INK}" d="{mark(0, 12, 0)}"/>'
+
+
+STRONGEST: Final = 0.5  # the opacity of the cell that differs most: text on it stays readable
+HATCH: Final = 9.0  # pixels between the lines of a hatched cell
+MOST_ROWS: Final = 30
+MOST_COLUMNS: Final = 16
+OVERALL: Final = "all rows"
+ALIKE: Final = "may be as in all rows"
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """A table of two variables: a cell for each pair, of k_x rows and k_y columns."""
+
+    names: tuple[str, str]  # the rows' variable and the columns'
+    labels: tuple[Sequence[str], Sequence[str]]  # k_x and k_y values
+    shares: F64  # (k_x, k_y): of the columns' values in each row; NaN where a row is too small
+    reach: F64  # (k_x, k_y): how far the interval of each reaches to either side
+    overall: F64  # (k_y,): the columns' shares in all rows together
+    sure: NDArray[np.bool_]  # (k_x, k_y): which shares differ from the overall one
+
+    @cached_property
+    def ends(self) -> tuple[F64, F64]:
+        """Both ends of the intervals; a share is not below 0."""
+        low, high = np.clip([self.shares - self.reach, self.shares + self.reach], 0.0, 1.0)
+        return low, high
+
+    @cached_property
+    def departures(self) -> F64:
+        return np.asarray(self.shares - self.overall)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest departure of those that are sure."""
+        return float(np.abs(self.departures[self.sure & np.isfinite(self.shares)]).max(initial=0.0))
+
+    def picture(self, name: str, caption: str) -> Picture:
+        """Draw the shares of the columns' values in each row; at most 30 rows and 16 columns, the first ones."""
+        rows, columns = self.shares.shape
+        part = np.s_[:MOST_ROWS, :MOST_COLUMNS]
+        labels = self.labels[0][:MOST_ROWS], self.labels[1][:MOST_COLUMNS]
+        arrays = self.shares[part], self.reach[part], self.overall[:MOST_COLUMNS], self.sure[part]
+        drawn = Cells(self.names, labels, *arrays)
+        if drawn.shares.shape != self.shares.shape:
+            left = f"The first {len(drawn.shares)} of {rows} rows, {drawn.shares.shape[1]} of {columns} columns."
+            caption = f"{caption} {left}"
+        places = [tuple(map(int, place)) for place in np.argwhere(self.sure)]
+        surest = sorted(places, key=lambda place: -abs(float(self.departures[place])))[:10]
+        named = " ".join(self._sentence(*place) for place in surest)
+        alt = f"{len(places)} of {self.shares.size} shares differ from those of all rows together. {named}".rstrip()
+        return on_both_sheets(name, caption, alt, drawn._drawing)
+
+    def _sentence(self, row: int, column: int) -> str:
+        share, low, high = (float(array[row, column]) for array in (self.shares, *self.ends))
+        of = f"{self.labels[1][column]} in {self.labels[0][row]}"
+        return (
+            f"{of}: {percent(share)} ({interval(percent)(low, high)}), in all {percent(float(self.overall[column]))}."
+        )
+
+    def _drawing(self, sheet: Sheet) -> str:
+        rows, columns = self.shares.shape
+        row_names = sheet.names(self.labels[0])
+        left = 14 + max(map(sheet.text_width, (*row_names, OVERALL)))
+        height_of_row = 2.9 * sheet.font
+        top = (6.0 if sheet.is_narrow else 3.6) * sheet.font + 8
+        x = Scale(0, columns, left, sheet.width - 8)
+        y = Scale(0, rows, top, top + rows * height_of_row)
+        chart = sheet.chart(y.stop + 1.5 * height_of_row + 8, x, y)
+        chart.numbers["cursor"] = f"y {y.at(0.5):.1f} {y.at(rows - 0.5):.1f}"
+        width, digit = x.at(1) - x.at(0), sheet.text_width("0")
+        self._draw_key(chart, sheet)
+        for place, label in enumerate(sheet.names(self.labels[1])):
+            shown = shortened(label, max(int(width / digit) - 1, 1))
+            chart.text(x.at(place + 0.5), y.start - 0.9 * sheet.font, shown, anchor="middle")
+        below, has_text = y.stop + 0.9 * height_of_row, width >= 5.4 * digit
+        for place, label in enumerate(row_names):
+            chart.text(left - 6, y.at(place + 0.5), label, anchor="end")
+            for column in range(columns):
+                self._draw_cell(chart, place, column, has_text=has_text)
+        chart.text(left - 6, below, OVERALL, MUTED, "end")
+        for column in range(columns if has_text else 0):
+            chart.text(x.at(column + 0.5), below, _short(float(self.overall[column])), MUTED, "middle")
+        if not sheet.is_narrow:
+            columns = zip(self.labels[1], self.sure.T, *(array.T for array in (self.shares, *self.ends)), strict=True)
+            series = [
+                cursor_series(label, sure, unsure=ALIKE, share=share, low=low, high=high)
+                for label, sure, share, low, high in columns
+            ]
+            chart.add(cursor_numbers(self.labels[0], series))
+        return chart.svg()
+
+    def _draw_cell(self, chart: Chart, row: int, column: int, *, has_text: bool) -> None:
+        left, right = chart.x.at(column) + 1, chart.x.at(column + 1) - 1
+        top, bottom = chart.y.at(row) + 1, chart.y.at(row + 1) - 1
+        share, departure, is_sure = (
+            float(self.shares[row, column]),
+            self.departures[row, column],
+            self.sure[row, column],
+        )
+        texts, ink, look = {0.0: "too few"}, MUTED, f'fill="none" stroke="{FAINT}"/>'
+        if np.isfinite(share):
+            reach = f"\N{PLUS-MINUS SIGN}{100 * float(self.reach[row, column]):.1f}"
+            texts = {-0.55: _short(min(max(share, 0.0), 1.0)), 0.6: reach}
+        if np.isfinite(share) and is_sure:
+            ink, colour = INK, BLUE if departure > 0 else VERMILION
+            opacity = max(STRONGEST * abs(departure) / max(self.largest, 1e-12), 0.08)
+            look = f'fill="{colour}" fill-opacity="{opacity:.3f}" stroke="{colour}"/>'
+        elif np.isfinite(share):
+            look += f'<path d="{_hatching(left, right, top, bottom)}" stroke="{FAINT}"/>'
+        box = f"M{left:.1f} {top:.1f}H{right:.1f}V{bottom:.1f}H{left:.1f}z"
+        chart.add(f'<path data-cell="{row} {column}" d="{box}" {look}')
+        for lines, text in texts.items() if has_text else ():
+            chart.text((left + right) / 2, (top + bottom) / 2 + lines * chart.sheet.font, text, ink, "middle")
+
+    def _draw_key(self, chart: Chart, sheet: Sheet) -> None:
+        box = "M0-6h16v12h-16z"
+        filled = f'<path d="{box}" fill="{{0}}" fill-opacity="{STRONGEST}" stroke="{{0}}"/>'
+        lines = f'<path d="{_hatching(0, 16, -6, 6)}" stroke="{MUTED}"/>'
+        entries = (
+            ("more than in all rows", filled.format(BLUE)),
+            ("less", filled.format(VERMILION)),
+            ("may be alike", f'<path d="{box}" fill="none" stroke="{MUTED}"/>{lines}'),
+        )
+        chart.text(
+            10, 12, f"{sheet.name(self.names[1])} in each {sheet.name(self.names[0])}", INK, extra='font-weight="bold"'
+        )
+        left = sheet.width - sum(34 + sheet.text_width(words) for words, _ in entries)
+        x, y = (10, 12 + 1.7 * sheet.font) if sheet.is_narrow else (left, 12)
+        chart.key(x, y, entries, 16)
+
+
+def _hatching(left: float, right: float, top: float, bottom: float) -> str:
+    height, parts = bottom - top, []
+    start = left - height + HATCH / 2
+    while start < right:
+        low, high = max(start, left), min(start + height, right)
+        if high > low:
+            parts.append(f"M{low:.1f} {bottom - (low - start):.1f}L{high:.1f} {bottom - (high - start):.1f}")
+        start += HATCH
+    return "".join(parts)
+
+
+def _short(share: float) -> str:
+    return f"{100 * share:.1f}%".replace("-", "\N{MINUS SIGN}")

@@ -6,7 +6,7 @@ their marks, and have their name at their end. Shares below zero are drawn below
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -17,15 +17,17 @@ from numpy.typing import NDArray
 
 from overstory.presentation.charts.drawing import (
     F64,
+    NARROW,
     Chart,
     Scale,
     Sheet,
     apart,
     cursor_numbers,
+    cursor_series,
     drawable,
     on_both_sheets,
     percent_tick,
-    percentages,
+    plain_number,
     shortened,
 )
 from overstory.presentation.formats import interval, percent
@@ -85,10 +87,11 @@ def small_multiple(
     lines: Sequence[Line],
     *,
     events: Sequence[Event] = (),
-    number: Callable[[float], str] = percent_tick,
+    is_share: bool = True,  # the numbers read as percentages
     has_zero: bool = True,  # on its upright axis
 ) -> Picture:
     """Draw a few lines with their bands for a row of a table, wide and narrow alike."""
+    number = percent_tick if is_share else plain_number
     places = np.concatenate(
         [[0.0][not has_zero :], *(end[np.isfinite(end)] for line in lines for end in (line.low, line.high))]
     )
@@ -109,7 +112,7 @@ def small_multiple(
         chart.add("".join(_line(chart, place, line, has_marks=False)))
     _draw_names(chart, SMALL, lines)
     newest = f"{caption}; the newest is {number(float(lines[0].shares[-1]))}."
-    alt = "".join(_described(ends, lines, events)) if number is percent_tick else newest
+    alt = "".join(_described(ends, lines, events)) if is_share else newest
     return Picture(name, caption, alt, chart.svg())
 
 
@@ -134,16 +137,12 @@ def _drawing(sheet: Sheet, labels: Sequence[str], lines: Sequence[Line], events:
     _draw_events(chart, sheet, events)
     for number, line in enumerate(lines):
         chart.add("".join(_line(chart, number, line)))
-    (_draw_legend if sheet.is_narrow else _draw_names)(chart, sheet, lines)
+    _draw_names(chart, sheet, lines)
     _draw_key(chart, sheet)
     if not sheet.is_narrow:  # once is enough
-        chart.add(cursor_numbers(labels, [_numbers(line) for line in lines]))
+        series = [cursor_series(one.name, one.detected, share=one.shares, low=one.low, high=one.high) for one in lines]
+        chart.add(cursor_numbers(labels, series))
     return chart.svg()
-
-
-def _numbers(line: Line) -> dict[str, object]:
-    ends = {"share": line.shares, "low": line.low, "high": line.high}
-    return {"name": line.name, **{key: percentages(column) for key, column in ends.items()}, "detected": line.detected}
 
 
 def _plot(sheet: Sheet, columns: int, lines: Sequence[Line], events: Sequence[Event]) -> Chart:
@@ -280,26 +279,19 @@ def mark(number: int, x: float, y: float) -> str:
 
 
 def _draw_names(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
+    """Write each name at the end of its line; on a narrow page, all in two columns above."""
     ends = [line.shares[np.isfinite(line.shares)] for line in lines]
     wanted = [chart.y.at(float(end[-1])) if end.size else chart.y.start for end in ends]
-    names = _names(sheet, lines)
-    for number, place in enumerate(apart(wanted, 1.25 * sheet.font)):
-        _draw_name(chart, number, names[number], chart.x.stop + 12, place, lines[number].name)
-
-
-def _draw_legend(chart: Chart, sheet: Sheet, lines: Sequence[Line]) -> None:
-    for number, name in enumerate(_names(sheet, lines)):
-        place = 12 + (number % 2) * chart.sheet.width / 2, 44 + 18 * (number // 2)
-        _draw_name(chart, number, name, *place, lines[number].name)
+    places = [(chart.x.stop + 12, place) for place in apart(wanted, 1.25 * sheet.font)]
+    if sheet == NARROW:
+        places = [(12 + (number % 2) * sheet.width / 2, 44.0 + 18 * (number // 2)) for number in range(len(lines))]
+    for number, (line, name, (x, y)) in enumerate(zip(lines, _names(sheet, lines), places, strict=True)):
+        chart.add(f'<path fill="{SERIES[number]}" stroke="{SERIES[number]}" d="{mark(number, x, y)}"/>')
+        chart.text(x + 8, y, name, extra=f'data-name="{escape(drawable(line.name))}"')
 
 
 def _names(sheet: Sheet, lines: Sequence[Line]) -> list[str]:
     return sheet.names([line.name for line in lines])
-
-
-def _draw_name(chart: Chart, number: int, name: str, x: float, y: float, whole: str) -> None:
-    chart.add(f'<path fill="{SERIES[number]}" stroke="{SERIES[number]}" d="{mark(number, x, y)}"/>')
-    chart.text(x + 8, y, name, extra=f'data-name="{escape(drawable(whole))}"')
 
 
 def _draw_key(chart: Chart, sheet: Sheet) -> None:
