@@ -7,13 +7,15 @@ import pytest
 
 import overstory
 from overstory.analysis.comparison import QUICK, TIMES, rank, recommend, trade
-from overstory.analysis.kinds import base
+from overstory.analysis.kinds import base, symbols
 from overstory.analysis.kinds.base import SimulatedDevices, positions_of, support_of, words_of
+from overstory.analysis.kinds.symbols import count_plane_support
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.hashes import SeededHash, value_word
 from overstory.protocol.kinds.rappor import Bloom
 from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.kinds.sets import Projective
 from overstory.protocol.numeric import Hybrid, Interval, RangeRandomizer, SquareWave
 
 COUNTED = ("grr", "oue", "linear-hash", "hadamard", "subset", "projective")
@@ -198,3 +200,22 @@ def test_quick_counting_by_a_seed_that_names_the_device_is_no_reason_to_prefer_a
     seconds = {choice.name: choice.core_seconds for choice in without}
     assert seconds["olh"] > max(QUICK, TIMES * seconds["linear-hash"])
     assert recommend(without).name == "olh"
+
+
+@pytest.mark.parametrize(
+    ("size", "dimension"),
+    [(2, 2), (2, 5), (3, 4), (5, 3), (23, 2), (4, 2), (4, 3), (8, 2), (9, 2), (9, 3), (16, 2)],
+)
+def test_the_support_of_planes_is_the_sum_over_their_points(size, dimension, monkeypatch):
+    whole = (size**dimension - 1) // (size - 1)
+    monkeypatch.setattr(symbols, "TOGETHER", size**dimension)
+    for domain_size in {(size ** (dimension - 1) - 1) // (size - 1) + 1, whole - 1, whole} - {1}:
+        space = Projective(domain_size, size)
+        histogram = np.random.default_rng(domain_size).integers(0, 1 << 40, whole)
+        points = [space.coordinates(point) for point in range(whole)]
+        expected = [
+            sum(h for h, point in zip(histogram.tolist(), points, strict=True) if not space.field.inner(value, point))
+            for value in points[:domain_size]
+        ]
+        counted = count_plane_support(histogram, space)
+        assert (counted.dtype, counted.tolist()) == (np.int64, expected)
