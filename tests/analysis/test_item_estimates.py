@@ -81,10 +81,10 @@ def test_intervals_of_both_kinds_hold_the_truth(mechanism, kind):
 @pytest.mark.slow
 def test_the_coverage_check_sees_intervals_without_the_draw(monkeypatch):
     """Errors of noise alone, as of an oracle over one item."""
-    from overstory.analysis.kinds import item_sets
+    from overstory.analysis.kinds import bits
 
     without = lambda raw, reports, each: raw * MOST - raw + people_variance(raw, reports, each)  # noqa: E731 - what is taken off
-    monkeypatch.setattr(item_sets, "people_variance", without)
+    monkeypatch.setattr(bits, "people_variance", without)
     assert coverage(oracle_of("grr", epsilon=6.0), "reports", blocks=400)[0] < 0.94
 
 

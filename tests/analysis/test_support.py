@@ -7,13 +7,14 @@ import pytest
 
 import overstory
 from overstory.analysis.comparison import QUICK, TIMES, rank, recommend, trade
-from overstory.analysis.kinds import base
-from overstory.analysis.kinds.base import SimulatedDevices, positions_of, support_of, words_of
+from overstory.analysis.kinds import symbols
+from overstory.analysis.kinds.base import SimulatedDevices, support_of, words_of
+from overstory.analysis.kinds.symbols import count_plane_support
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.kinds.hashes import SeededHash, value_word
-from overstory.protocol.kinds.rappor import Bloom
 from overstory.protocol.kinds.registry import mechanism
+from overstory.protocol.kinds.sets import Projective
 from overstory.protocol.numeric import Hybrid, Interval, RangeRandomizer, SquareWave
 
 COUNTED = ("grr", "oue", "linear-hash", "hadamard", "subset", "projective")
@@ -91,23 +92,10 @@ def test_a_domain_of_billions_is_simulated_and_asked_for_a_few_values():
     assert np.all(np.abs(estimate.raw_counts - [4000, 1000, 0]) < 7 * estimate.standard_errors)
 
 
-def test_few_strings_set_the_bits_that_many_do(monkeypatch):
-    """The device's own code took over below 50,000 hashes alone: a first `map` of 10^4 compiled for eight seconds."""
-    bloom, strings = Bloom(100, 3, 5), ["", "Ohio", "élan ☂", *(f"value-{i}" for i in range(90))]
-    found = []
-    for few in (True, False):
-        monkeypatch.setattr(base, "are_few", lambda count, kernels, at_once, few=few: few)
-        found.append(positions_of(bloom, strings))
-    assert found[0].dtype == found[1].dtype
-    assert np.array_equal(*found)
-
-
-def test_many_words_are_the_devices_words(monkeypatch):
+def test_many_words_are_the_devices_words():
     strings = [f"value-{i}" for i in range(90)]
     encoding = SeededHash(4, 64, None, "key")
-    for few in (True, False):
-        monkeypatch.setattr(base, "are_few", lambda count, kernels, at_once, few=few: few)
-        assert words_of(encoding, strings).tolist() == [value_word(string, None, "key") for string in strings]
+    assert words_of(encoding, strings).tolist() == [value_word(string, None, "key") for string in strings]
     assert words_of(SeededHash(4, 64, 1 << 31), [(1 << 31) - 1]).tolist() == [value_word((1 << 31) - 1, 1 << 31, "")]
     with pytest.raises(ParameterError, match="outside the domain"):
         words_of(SeededHash(4, 64, 10), [10])
@@ -198,3 +186,22 @@ def test_quick_counting_by_a_seed_that_names_the_device_is_no_reason_to_prefer_a
     seconds = {choice.name: choice.core_seconds for choice in without}
     assert seconds["olh"] > max(QUICK, TIMES * seconds["linear-hash"])
     assert recommend(without).name == "olh"
+
+
+@pytest.mark.parametrize(
+    ("size", "dimension"),
+    [(2, 2), (2, 5), (3, 4), (5, 3), (23, 2), (4, 2), (4, 3), (8, 2), (9, 2), (9, 3), (16, 2)],
+)
+def test_the_support_of_planes_is_the_sum_over_their_points(size, dimension, monkeypatch):
+    whole = (size**dimension - 1) // (size - 1)
+    monkeypatch.setattr(symbols, "TOGETHER", size**dimension)
+    for domain_size in {(size ** (dimension - 1) - 1) // (size - 1) + 1, whole - 1, whole} - {1}:
+        space = Projective(domain_size, size)
+        histogram = np.random.default_rng(domain_size).integers(0, 1 << 40, whole)
+        points = [space.coordinates(point) for point in range(whole)]
+        expected = [
+            sum(h for h, point in zip(histogram.tolist(), points, strict=True) if not space.field.inner(value, point))
+            for value in points[:domain_size]
+        ]
+        counted = count_plane_support(histogram, space)
+        assert (counted.dtype, counted.tolist()) == (np.int64, expected)

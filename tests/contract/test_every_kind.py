@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
-from overstory.analysis.kinds.split import answers_of
+from overstory.analysis.kinds.split import SearchSupport
 from overstory.analysis.reports import ReportBatch
 from overstory.client import Client, Outcome, session
 from overstory.client.session import MetricRecorder
@@ -371,7 +371,7 @@ def test_answers_of_a_panel_decode_to_what_devices_hold(panels, kind):
     batch = batch_of(metric, answers(metric, [ASKED[kind][3][which] for which in held], period=20_778))
     if metric.reading == "search":
         plan = metric.mechanism.plan
-        asked = [answers_of(metric.mechanism, batch, group) for group in range(len(plan.questions))]
+        asked = [SearchSupport(metric.mechanism).reports_of(batch, group) for group in range(len(plan.questions))]
         often = {value.encode() if isinstance(value, str) else value for value in ASKED[kind][3][:2]}
         assert often <= {*find(plan, asked).found()}
     else:

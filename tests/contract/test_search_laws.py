@@ -9,7 +9,7 @@ import pytest
 from test_kind_laws import KINDS
 
 from overstory.analysis.kinds.base import SimulatedDevices, count_reports
-from overstory.analysis.kinds.split import answers_of
+from overstory.analysis.kinds.split import SearchSupport
 from overstory.analysis.reports import ReportBatch
 from overstory.audit.laws import law_of, log_of, payloads_of
 from overstory.client import Randomizer
@@ -164,7 +164,7 @@ def test_counts_are_the_answers_to_each_question_and_add_up_in_any_order(search)
         counts.totals.tolist()
         == np.bincount([search.group_of(int(n)) for n in reports.cohorts], minlength=len(search.questions)).tolist()
     )
-    answered = [answers_of(search, reports, group) for group in range(len(search.questions))]
+    answered = [SearchSupport(search).reports_of(reports, group) for group in range(len(search.questions))]
     assert [len(batch) for batch in answered] == counts.totals.tolist()
     with pytest.raises(ParameterError, match="bits and"):
         count_reports(search, ReportBatch(reports.cohorts, reports.bits, search.payload_bits + 1, search.num_cohorts))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest, chi2
 
+from overstory.analysis.selection import adjusted_p_values
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, discover, find, simulate
 from overstory.discovery.heavy_hitters import (
-    adjusted,
     counted_from,
     counts_of,
     ended_strings,
@@ -81,7 +81,9 @@ def test_few_false_ones_are_found_and_more_where_only_what_was_kept_is_counted()
     for seed in range(12):
         result = find(plan, simulate(plan, values, np.random.default_rng(seed)))
         absent = ~np.isin(np.array(result.raw_values), values)
-        for way, chosen in enumerate((result.detected(), adjusted(result.p_values, len(result), "fdr") <= 0.05)):
+        for way, chosen in enumerate(
+            (result.detected(), adjusted_p_values(result.p_values, "fdr", tested=len(result)) <= 0.05)
+        ):
             false[way] += (chosen & absent).sum()
             found[way] += chosen.sum()
     assert found[0] > 60

@@ -6,9 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from overstory.analysis.kinds.base import positions_of
-from overstory.kernels import columns, small_hashes
-from overstory.kernels.hashing import positions_v1
-from overstory.kernels.small_hashes import encode_hadamard, encode_linear
+from overstory.kernels import small_hashes
+from overstory.kernels.small_hashes import encode_hadamard, encode_linear, positions_v1
 from overstory.kernels.threads import at_most
 from overstory.protocol.kinds.hashes import hash_word, value_word
 from overstory.protocol.kinds.hashing import GoogleRapporPython, OverstoryV1
@@ -37,35 +36,13 @@ def test_positions_are_the_device_s(strings, num_bits, data, num_cohorts):
             assert [tuple(row) for row in got[cohort].tolist()] == expected
 
 
-def test_a_high_cohort_and_the_widest():
+def test_high_cohorts_the_widest_and_strings_in_blocks(monkeypatch):
+    monkeypatch.setattr(small_hashes, "BLOCK", 3)
     strings = [bytes([size % 256]) * size for size in (0, 1, 8, 9, 63, 64, 65, 257)]
     ours = positions_v1(digests_of(strings), 65_535, 3, 300)
     for cohort in (0, 255, 256, 299):
         assert [tuple(row) for row in ours[cohort]] == [OURS.positions(s, cohort, 65_535, 3) for s in strings]
     assert np.sort(positions_v1(digests_of(strings[:3]), 64, 64, 2), axis=2).tolist() == [[list(range(64))] * 3] * 2
-
-
-def test_threads_change_no_position():
-    digests = np.random.default_rng(1).integers(0, 2**64, 20_011, np.uint64)
-    with at_most(1):
-        alone = positions_v1(digests, 128, 2, 3)
-    with at_most(3):
-        assert np.array_equal(positions_v1(digests, 128, 2, 3), alone)
-
-
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        ((0, 1, 1), "num_bits"),
-        ((65537, 1, 1), "num_bits"),
-        ((8, 9, 1), "num_hashes"),
-        ((8, 0, 1), "num_hashes"),
-        ((8, 1, 0), "num_cohorts"),
-    ],
-)
-def test_impossible_shapes_are_refused(shape, message):
-    with pytest.raises(ValueError, match=message):
-        positions_v1(np.zeros(1, np.uint64), *shape)
 
 
 ONE = 2**32
@@ -123,11 +100,6 @@ def test_any_signs_support_equals_the_twin(kernels, n, domain_size):
 def test_bad_reports_get_one_clear_error(kernels, rows, reported, domain_size, message):
     with pytest.raises(ValueError, match=message):
         kernels.count_hadamard_support(np.array(rows), np.array(reported), domain_size)
-
-
-def test_columns_of_two_lengths_are_refused():
-    with pytest.raises(ValueError, match="rows"):
-        encode_hadamard(np.array([1, 2]), np.array([1]))
 
 
 def split_mix(word):
@@ -221,15 +193,6 @@ def test_many_reports_are_added_in_parts(monkeypatch):
     whole = small_hashes.count_blocks(masks, reported, parents, 6)
     monkeypatch.setattr(small_hashes, "MOST_SIGNS", 16 * 7)
     assert np.array_equal(small_hashes.count_blocks(masks, reported, parents, 6), whole)
-
-
-def test_many_are_the_kernels(monkeypatch):
-    monkeypatch.setattr(columns, "PATIENCE", 0)
-    monkeypatch.setattr(columns, "_done_slowly", 0)
-    monkeypatch.setattr(small_hashes, "TOGETHER", 1)
-    rows = np.random.default_rng(7).integers(0, 4, 10)
-    assert small_hashes.count_hadamard_support(rows, rows & 1, 3).tolist() == hadamard_twin(rows, rows & 1, 3)
-    assert columns._done_slowly == 0
 
 
 def twin_symbol(word, seed, hash_range):

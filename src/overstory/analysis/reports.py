@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -279,20 +279,6 @@ class ReportBatch:
         little = self.bits.astype("<u8", copy=False)
         return little.view(np.uint8).reshape(len(self), 8 * self.bits.shape[1])[:, : -(-self.num_bits // 8)]
 
-    @classmethod
-    def from_octets(
-        cls, cohorts: NDArray[Any], octets: NDArray[np.uint8], *, num_bits: int, num_cohorts: int
-    ) -> ReportBatch:
-        """Build a batch from bits as they travel, shape (n, ceil(num_bits / 8)).
-
-        Raises
-        ------
-        ParameterError
-            When the shapes disagree or a cohort does not exist.
-        """
-        bits = packed_words(octets, num_bits)
-        return cls(cohorts.astype(f"u{cohort_width(num_cohorts)}", copy=False), bits, num_bits, num_cohorts)
-
     def to_wire(self, digest: bytes) -> bytes:
         """Write the batch as it travels, labelled with the mechanism's digest."""
         cohorts = self.cohorts.astype(f"<u{cohort_width(self.num_cohorts)}", copy=False).tobytes()
@@ -302,8 +288,9 @@ class ReportBatch:
     def from_wire(cls, batch: Batch) -> ReportBatch:
         """View a decoded batch as arrays."""
         octets = np.frombuffer(batch.bits, np.uint8).reshape(batch.num_reports, -(-batch.num_bits // 8))
-        cohorts = np.frombuffer(batch.cohorts, f"<u{cohort_width(batch.num_cohorts)}")
-        return cls.from_octets(cohorts, octets, num_bits=batch.num_bits, num_cohorts=batch.num_cohorts)
+        width = cohort_width(batch.num_cohorts)
+        cohorts = np.frombuffer(batch.cohorts, f"<u{width}").astype(f"u{width}", copy=False)
+        return cls(cohorts, packed_words(octets, batch.num_bits), batch.num_bits, batch.num_cohorts)
 
     @classmethod
     def of(cls, mechanism: Kind, reports: Iterable[Report]) -> ReportBatch:

@@ -125,15 +125,19 @@ def null_share(p_values: F64) -> float:
     return float(min(1.0, (1 + np.count_nonzero(p_values > 0.5)) / (0.5 * p_values.size)))
 
 
-def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0) -> F64:
-    """Return the smallest alpha at which each candidate is detected; the p-values are of all, not of picked ones."""
+def adjusted_p_values(p_values: F64, correction: Correction, share: float = 1.0, *, tested: int | None = None) -> F64:
+    """Return the smallest alpha at which each candidate is detected, of all that were `tested`.
+
+    The p-values are of all of them; or the smallest: others left out can only raise what is returned.
+    """
     check_correction(correction)
+    many = p_values.size if tested is None else tested
     if correction == "bonferroni":
-        return np.asarray(np.minimum(p_values * p_values.size, 1.0))
+        return np.asarray(np.minimum(p_values * many, 1.0))
     # Benjamini and Hochberg: q_(i) = min over j >= i of share M p_(j) / j.
     order = np.argsort(p_values)
     ranks = np.arange(1, p_values.size + 1)
-    steps = share * p_values.size * p_values[order] / ranks
+    steps = share * many * p_values[order] / ranks
     adjusted = np.empty_like(p_values)
     adjusted[order] = np.minimum.accumulate(steps[::-1])[::-1]
     # Where nearly every candidate is present, a q-value falls below the p-value itself. That controls the rate on

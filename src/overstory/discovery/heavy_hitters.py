@@ -88,15 +88,6 @@ def needed_support(mechanism: Mechanism, num_reports: int, level: float) -> int:
     return low
 
 
-def adjusted(p_values: F64, tried: int, correction: Correction) -> F64:
-    """Return q-values over all that was tried, `p_values` being the smallest: others left out can only raise them."""
-    if not p_values.size:
-        return p_values
-    if correction == "bonferroni":
-        return np.asarray(np.minimum(p_values * tried, 1.0))
-    return adjusted_p_values(p_values, correction, tried / p_values.size)
-
-
 @dataclass(frozen=True, eq=False)
 class Tested:
     """Values that answers of some devices tested."""
@@ -119,7 +110,7 @@ def joined(plan: Plan, parts: Sequence[Tested], num_devices: int, correction: Co
         for part in parts
     ]
     counts, errors, p_values = (np.concatenate([np.zeros(0), *(each[i] for each in columns)]) for i in range(3))
-    q_values = adjusted(p_values, tried, correction)
+    q_values = adjusted_p_values(p_values, correction, tested=tried)
     width = plan.domain.width
     values = [plan.domain.value(number_of(raw, width)) for part in parts for raw in byte_strings(part.rows)]
     sources = [part.source for part in parts for _ in range(len(part.rows))]

@@ -13,8 +13,6 @@ when A v = y, A being the seed's m x 64 matrix. Its indicator is
 so reports add signs at the 2**m points A' z, and one Walsh-Hadamard transform gives the support of every v. Where v is
 a known upper part and s free lower bits, the upper part's signs are fixed, and a transform over 2**s points does.
 
-**Bloom filters** have positions: a stream of words for each (digest, cohort), from which distinct ones are drawn.
-
 **Local hashing** has a symbol for each device. With word = low + 2^32 high and m = mix32(seed), ``hash_word(word,
 seed)`` of `overstory.protocol.kinds.symbols` is
 
@@ -23,20 +21,15 @@ seed)`` of `overstory.protocol.kinds.symbols` is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from overstory.kernels.columns import C1, C2
 from overstory.kernels.compiled import kernel
-from overstory.kernels.threads import in_parts
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MASK = np.uint64(0xFFFFFFFF)
-SMALLEST = 1 << 12  # strings worth a thread
 
 
 @kernel
@@ -45,45 +38,6 @@ def mix(z: Any) -> Any:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
-
-
-@kernel
-def v1_rows(digests: Any, start: Any, stop: Any, num_bits: Any, out: Any) -> None:
-    """Fill ``out[:, start : stop]``."""
-    num_hashes = out.shape[2]
-    for cohort in range(out.shape[0]):
-        # One SplitMix64 stream for each (digest, cohort): state y, output mix(y), step GOLDEN.
-        tweak = mix(np.uint64(cohort + 1) * GOLDEN)
-        for row in range(start, stop):
-            y = mix(digests[row] + tweak)
-            for i in range(num_hashes):
-                y += GOLDEN
-                u, last = mix(y), num_bits - num_hashes + i
-                bound = np.uint64(last + 1)
-                # (u * bound) >> 64, from halves: bound has at most 17 bits, so nothing overflows.
-                t = ((u >> np.uint64(32)) * bound + (((u & MASK) * bound) >> np.uint64(32))) >> np.uint64(32)
-                # Floyd's sampling: a position drawn before gives way to `last`, which cannot have been drawn yet.
-                position = np.int64(t)
-                for earlier in range(i):
-                    if out[cohort, row, earlier] == position:
-                        position = last
-                        break
-                out[cohort, row, i] = position
-
-
-def positions_v1(digests: NDArray[np.uint64], num_bits: int, num_hashes: int, num_cohorts: int) -> NDArray[np.uint16]:
-    """Positions of ``overstory-v1``, (cohorts, digests, hashes): *distinct*, every set equally likely (to 2 ** -48)."""
-    # Bentley and Floyd, CACM 30(9), 1987; 2 ** -48 for a multiplication in place of a division.
-    if not 1 <= num_bits <= 1 << 16:
-        raise ValueError(f"num_bits must be in 1 .. 65536, not {num_bits}")
-    if not 1 <= num_hashes <= num_bits:
-        raise ValueError(f"num_hashes must be in 1 .. {num_bits}, not {num_hashes}")
-    if num_cohorts < 1:
-        raise ValueError(f"num_cohorts must be at least 1, not {num_cohorts}")
-    digests = np.require(digests, np.uint64, ["C", "A"])
-    out = np.empty((num_cohorts, digests.size, num_hashes), dtype=np.uint16)
-    in_parts(lambda start, stop: v1_rows(digests, start, stop, num_bits, out), digests.size, smallest=SMALLEST)
-    return out
 
 
 @kernel

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from overstory.kernels.columns import C1, C2, ONE, are_few, column
-from overstory.kernels.devices import GOLDEN, mix
+from overstory.kernels.devices import GOLDEN, below, mix, stream_words
 from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ ENOUGH = 1 << 16  # devices worth a thread
 TOGETHER = 1 << 8  # signs that cost what a block does: they are added by the array
 MOST_SOLUTIONS = 1 << 20  # suffixes that are written out together
 SCATTERED = 3  # signs that cost what one suffix does: each is added at a place of its own
+BLOCK = 1 << 13  # strings whose positions in a cohort are drawn together
 AT_ONCE = 1 << 16  # devices whose matrices are written out together
 
 
@@ -90,6 +92,28 @@ def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
 def split_mix(words: U64) -> U64:
     """Return word ``i`` of SplitMix64 with seed 0 for each ``i``."""
     return mix(words * GOLDEN + GOLDEN)
+
+
+def positions_v1(digests: U64, num_bits: int, num_hashes: int, num_cohorts: int) -> NDArray[np.uint16]:
+    """Positions of ``overstory-v1``, (cohorts, digests, hashes): *distinct*, every set equally likely (to 2 ** -48)."""
+    out = np.empty((num_cohorts, digests.size, num_hashes), np.uint16)
+    tweaks = split_mix(np.arange(num_cohorts, dtype=np.uint64))
+
+    def part(first: int, stop: int) -> None:
+        for cohort, start in itertools.product(range(num_cohorts), range(first, stop, BLOCK)):
+            block = out[cohort, start : min(start + BLOCK, stop)]
+            # One SplitMix64 stream for each (digest, cohort).
+            streams = mix(digests[start : start + len(block)] + tweaks[cohort])
+            for i in range(num_hashes):
+                # Floyd's sampling (Bentley and Floyd, CACM 30(9), 1987): a position drawn before gives way to `last`,
+                # which cannot have been drawn yet; 2 ** -48 for a multiplication in place of a division.
+                last = num_bits - num_hashes + i
+                drawn = below(stream_words(streams, i), last + 1)
+                is_taken = (block[:, :i] == drawn[:, None]).any(axis=1)
+                block[:, i] = np.where(is_taken, last, drawn)
+
+    in_parts(part, digests.size, smallest=BLOCK)
+    return out
 
 
 def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U32:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.analysis.kinds.base import Rng
-from overstory.analysis.kinds.item_sets import ItemEstimate
+from overstory.analysis.kinds.bits import ItemEstimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.tables.output import label_text
 from overstory.files.columns import ANY_FORM

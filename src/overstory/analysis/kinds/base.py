@@ -36,7 +36,6 @@ from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.selection import people_covariance
 from overstory.analysis.variance import clustering
-from overstory.kernels.columns import COMPILING, are_few
 from overstory.kernels.devices import StreamKey
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import MAX_COHORTS, Kind, Mechanism
@@ -61,10 +60,6 @@ def symbols_of(values: ArrayLike | range, domain_size: int) -> NDArray[np.int64]
     return held.astype(np.int64)
 
 
-# Blocks of `overstory.kernels.columns` in whose time the device's own code hashes a value, for one cohort.
-EACH = 4
-
-
 def positions_of(encoding: Any, values: Sequence[Any]) -> NDArray[np.integer[Any]]:
     """Return the positions each string sets in each cohort of a Bloom filter, shape (num_cohorts, M, num_hashes)."""
     shape = encoding.num_cohorts, len(values), encoding.num_hashes
@@ -74,12 +69,7 @@ def positions_of(encoding: Any, values: Sequence[Any]) -> NDArray[np.integer[Any
             joined = b"".join([family.digest(text, cohort) for text in texts])
             row[:] = np.frombuffer(joined, np.uint8).reshape(-1, family.max_hashes)[:, : encoding.num_hashes]
         return octets % np.uint16(encoding.num_bits)
-    if are_few(EACH * len(values) * encoding.num_cohorts, "hashing", at_once=COMPILING):
-        table = np.empty(shape, np.uint16)
-        for cohort, row in enumerate(table):
-            row[:] = [encoding.positions(value, cohort) for value in values] or row
-        return table
-    from overstory.kernels.hashing import positions_v1
+    from overstory.kernels.small_hashes import positions_v1
 
     digests = _digests(OverstoryV1(encoding.hash_key.encode()), values)
     return positions_v1(digests, encoding.num_bits, encoding.num_hashes, encoding.num_cohorts)

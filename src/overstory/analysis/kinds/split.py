@@ -32,11 +32,6 @@ class SplitSupport(ServerHalf[Any]):
     def halves(self) -> list[Support[Any]]:
         return [support_of(part) for part in self.mechanism.parts]
 
-    @property
-    def num_supports(self) -> int:
-        """Counts of a row: those of the largest part."""
-        return max(self.part_supports(place) for place in range(len(self.halves)))
-
     def part_supports(self, place: int) -> int:
         """Return how many supports of a part are counted."""
         return self.halves[place].mechanism.domain_size or 0
@@ -79,7 +74,7 @@ class SplitSupport(ServerHalf[Any]):
         return out
 
     def shape(self, labels: Sequence[str]) -> tuple[int, int]:  # noqa: ARG002 - parts have supports of their own
-        return len(self.halves), self.num_supports
+        return len(self.halves), max(self.part_supports(place) for place in range(len(self.halves)))
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:
         self.refuse_values(values, "the cells of its tables, not chosen values")
@@ -128,11 +123,6 @@ class LevelSupport(SplitSupport):
         return SupportCounts(counts.totals, np.where(np.arange(counts.num_bits) < widths[:, None], counts.ones, 0))
 
 
-def answers_of(mechanism: SearchMechanism, batch: ReportBatch, group: int) -> ReportBatch:
-    """Return the answers to one group's question, as reports of the question's own mechanism."""
-    return SearchSupport(mechanism).reports_of(batch, group)
-
-
 class SearchSupport(SplitSupport):
     """How many devices answered each question; what they would answer."""
 
@@ -177,7 +167,7 @@ def sorted_answers(
 ) -> Iterator[Sequence[ReportBatch]]:
     """Yield the answers to each question, in the order of the questions; in temporary files where they are many."""
     with ExitStack() as stack:
-        groups = range(len(search.questions))
+        groups, half = range(len(search.questions)), SearchSupport(search)
         kept: list[list[ReportBatch]] = [[] for _ in groups]
         spill = (
             _Spill(Path(stack.enter_context(tempfile.TemporaryDirectory())), search) if expected > IN_MEMORY else None
@@ -185,7 +175,7 @@ def sorted_answers(
         done = 0
         for batch in batches:
             for group in groups:
-                answers = answers_of(search, batch, group)
+                answers = half.reports_of(batch, group)
                 if spill is None:
                     kept[group].append(answers)
                 else:

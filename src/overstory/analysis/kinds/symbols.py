@@ -10,6 +10,24 @@ other t - 1 coordinates of x, and the product <v, x>, fix the coordinate x_j = <
 - the q^(t-1) points outside, scaled so that <v, x> = 1, correspond one to one to the vectors of q^(t-1).
 
 So one uniform number below P(t-1) or q^(t-1) gives a uniform point of either kind, and nothing is tried twice.
+
+*Support* is the sum of a histogram over a hyperplane. Let h(x) be the reports at point x, and extend it to vectors:
+h(c x) = h(x) for c != 0, h(0) = 0. A value v = (0, ..., 0, 1, u), u having r digits, sees no more of x than its last
+r + 1 coordinates w = (w_0, w_1 .. w_r):
+
+    (q - 1) support(v) = sum { M(w) : w_0 + <u, w_1 .. w_r> = 0 },    M(w) = sum of h(x) over all x that end in w.
+
+The sum over one coordinate after the other, digits of u taking the places of coordinates of w, is the dynamic program
+
+    B_0(z; y) = M(z, y),    B_i(u_1 .. u_i; z; y) = sum_a B_(i-1)(u_1 .. u_(i-1); z - u_i a; a, y),
+
+and B_r(u; 0) is wanted. (Feldman, Nelson, Nguyen and Talwar, "Private frequency estimation via projective geometry",
+ICML 2022, give O(K q t) for K points.) That bound needs the symmetry B(c z; c y) = B(z; y): of all multiples, only that
+is kept whose *last* coordinate of y that is not 0 is 1. All terms of the sum end in the y of its left side, so none
+ever has to be scaled, unless y = 0; there, the terms with a != 0 are B(z / a - u_i; 1, 0), whose sum over a needs no
+division either: for z = 0 all are B(-u_i; 1, 0), for z = 1 each residue but -u_i comes once. For y of m coordinates
+there are P(m) = q P(m-1) + 1 numbers: number ``a P(m-1) + c`` is (a, the y of number c), and the last is (1, 0 ..).
+B(0; 0) and B(1; 0) are kept beside them.
 """
 
 from __future__ import annotations
@@ -26,7 +44,6 @@ from numpy.typing import NDArray
 from overstory.analysis.kinds.base import Cohorts, Support, Words, chosen, pooled, symbols_of
 from overstory.analysis.kinds.work import Work
 from overstory.analysis.reports import ReportBatch, SupportCounts
-from overstory.kernels.columns import are_few
 from overstory.kernels.devices import (
     StreamKey,
     below,
@@ -264,31 +281,57 @@ class PointSupport(DrawnSupport):
         return count_plane_support(self.histogram(batch), self.encoding)
 
 
-MOST_PAIRS: Final = 1 << 22  # pairs of a value and a point that somebody sent, up to which NumPy tries each
+TOGETHER: Final = 1 << 18  # terms of sums that are looked up at once: 2 MB
 
 
 def count_plane_support(histogram: I64, space: Projective) -> I64:
-    """Return how many reports lie on each value's hyperplane; see `overstory.kernels.planes`."""
-    there = np.flatnonzero(histogram)
-    if there.size * space.domain_size > MOST_PAIRS or not are_few(0, "planes"):
-        from overstory.kernels import planes
+    """Return how many reports lie on each value's hyperplane: see the module."""
+    size, field = space.field_size, space.field
+    table = histogram[_arranged(space)][None]  # by prefix of u, z, and y
+    ends = np.array([[0, histogram[_starts(size, space.dimension)[-2]]]])  # B(0; 0), B(1; 0)
+    supports: list[I64] = []
+    for tail in range(space.dimension - 1, 0, -1):
+        wanted = min(max(space.domain_size - int(_starts(size, tail)[tail]), 0), size**tail)
+        supports.insert(0, _first_planes(field, table, ends, tail, wanted))
+        # Of (z; a, y) remains (a; y): summed over z, B(0; 0) comes once and B(1; 0) for each of its q - 1 multiples.
+        ends = np.stack([ends @ [1, size - 1], table[:, :, -1].sum(axis=1)], axis=1)
+        table = table[:, :, :-1].sum(axis=1).reshape(1, size, -1)
+    return np.concatenate([ends[:, 0] // (size - 1), *supports])
 
-        return planes.count_plane_support(histogram, packed(space.field), space.dimension, space.domain_size)
-    values = _coordinates(space, np.arange(space.domain_size), space.dimension)
-    sent = _coordinates(space, there, space.dimension)
-    products = _inner(space.field, values[:, None, :], sent[None, :, :])
-    return np.asarray((products == 0) @ histogram[there], np.int64)
+
+def _first_planes(field: Field, table: I64, ends: I64, tail: int, wanted: int) -> I64:
+    """Return the support of the first values (0, ..., 0, 1, u), u of `tail` digits, in order of u."""
+    size, every = field.size, np.arange(field.size)
+    minus = _opposite(field, every)
+    for left in range(tail - 1, 0, -1):
+        needed = -(-wanted // size**left)  # prefixes of one digit more
+        digits = minus[: min(needed, size)]
+        body = table[:, :, :-1].reshape(len(table), size * size, -1)  # by z and the first of y, then the rest of it
+        alone = table[:, :, -1]  # B(z; 1, 0, ..., 0)
+        parts, many = [], max(1, TOGETHER // body.size)
+        for start in range(0, len(digits), many):
+            # B_i(u; z; y) = sum over a of B_(i-1)(z - u_i a; a, y).
+            steps = _times(field, digits[start : start + many, None], every)
+            rows = _plus(field, every[:, None], steps[:, None, :])
+            parts.append(body.take(rows * size + every, axis=1).sum(axis=3))
+        table = np.concatenate(parts, axis=1)
+        table = table.reshape(-1, *table.shape[2:])[:needed]
+        same, column = alone[:, digits], alone.sum(axis=1, keepdims=True)
+        both = ends[:, :1] + (size - 1) * same, ends[:, 1:] + column - same
+        ends = np.stack(both, axis=-1).reshape(-1, 2)[:needed]
+    # The last digit: (q - 1) support = B(0; 0) + (q - 1) B(-u; 1).
+    return np.asarray((ends[:, :1] // (size - 1) + table[:, minus, 0]).ravel()[:wanted])
 
 
-def packed(field: Field) -> I64:
-    """Return a field as `overstory.kernels.planes` takes it."""
-    every = np.arange(field.size)
-    inverses = [0, *map(field.inverse, every[1:].tolist())]
-    if not isinstance(field, PowerField):
-        return np.concatenate([[field.size, 0], inverses, _opposite(field, every)])
-    powers, logarithms = _logarithms(field)
-    sums = _plus(field, every[:, None], every).ravel()
-    return np.concatenate([[field.size, 1], inverses, _opposite(field, every), powers, powers, logarithms, sums])
+@lru_cache(maxsize=2)
+def _arranged(space: Projective) -> I64:
+    """Return for each z and each y of the table which point (z, y) is."""
+    every, others = np.arange(space.field_size), np.zeros((0, 0), np.int64)
+    for _ in range(space.dimension - 1):
+        first = np.repeat(every, len(others))[:, None]
+        only = np.eye(1, others.shape[1] + 1, dtype=np.int64)
+        others = np.vstack([np.hstack([first, np.tile(others, (every.size, 1))]), only])
+    return np.stack([_numbers(space, np.insert(others, 0, z, axis=1)) for z in every])
 
 
 def _points(space: Projective, symbols: I64, inside: NDArray[np.bool_], drawn: I64) -> I64:
@@ -304,10 +347,16 @@ def _points(space: Projective, symbols: I64, inside: NDArray[np.bool_], drawn: I
     vector[rows, pivot] = 0
     minus = _opposite(field, _inner(field, normal, vector))
     vector[rows, pivot] = np.where(inside, minus, _plus(field, np.ones_like(minus), minus))
-    first = (vector != 0).argmax(axis=1)
-    leading, where = np.unique(vector[rows, first], return_inverse=True)
+    return _numbers(space, vector)
+
+
+def _numbers(space: Projective, vectors: I64) -> I64:
+    """Return the number of the point that each vector is a multiple of; none of which is 0."""
+    size, dimension, field, rows = space.field_size, space.dimension, space.field, np.arange(len(vectors))
+    first = (vectors != 0).argmax(axis=1)
+    leading, where = np.unique(vectors[rows, first], return_inverse=True)
     scale = np.array([field.inverse(int(a)) for a in leading], np.int64)[where]
-    scaled = _times(field, vector, scale[:, None])
+    scaled = _times(field, vectors, scale[:, None])
     scaled[rows, first] = 0
     rest = scaled @ size ** np.arange(dimension)[::-1]
     return np.asarray(_starts(size, dimension)[dimension - 1 - first] + rest)

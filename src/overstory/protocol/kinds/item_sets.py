@@ -81,7 +81,7 @@ class ItemBits(Encoding):
     form: ClassVar[tuple[str, str]] = ("encoding", "item-bits")
     num_cohorts: ClassVar[int] = 1
     most_values: ClassVar[None] = None  # there are more sets than anybody can count
-    server: ClassVar[str] = "analysis.kinds.item_sets:ItemBitSupport"
+    server: ClassVar[str] = "analysis.kinds.bits:ItemBitSupport"
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, MAX_BITS)
@@ -144,7 +144,7 @@ class PaddedItems(AnyEncoding):
     length: int
     num_dummies: int
 
-    server: ClassVar[str] = "analysis.kinds.item_sets:PaddedSupport"
+    server: ClassVar[str] = "analysis.kinds.bits:PaddedSupport"
     num_cohorts: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
