@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from overstory.client.outcomes import Round
     from overstory.client.person.status import Status
     from overstory.client.session import Session
-    from overstory.client.state.rows import Bounds, Rows
+    from overstory.client.state.rows import Bounds
     from overstory.client.state.state import State
     from overstory.client.upload.http import Transport
     from overstory.protocol.metrics import MetricRegistry
@@ -205,7 +205,7 @@ class Client:
             consent = self._permission.sends()
             if self.paths.database.exists():
                 if self._server is not None and consent is not None:
-                    sent = self._deliver(self._server, consent, until - time.monotonic())
+                    sent = self._deliver(self._server, until - time.monotonic())
                 self._begun().retire_hourly()
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the host program
             return Flushed(written, sent, str(self._note(error, "flushing")))
@@ -272,7 +272,7 @@ class Client:
 
     def permission(self, server: str | None) -> Permission:
         """Return what may be recorded and sent to a collector that something other than this client sends to."""
-        return Permission(self._sources, self.registry, server, self._state)
+        return Permission(self._sources, self.registry, server)
 
     def _record(self, name: str, value: Any) -> Outcome:
         if self._closed:
@@ -300,10 +300,10 @@ class Client:
         return outcome
 
     def _introduce(self) -> None:
-        """Leave the registry, which is public, where the person's commands look for it; recording does not need it."""
+        """Leave what is public where the person's commands look for it; recording does not need it."""
         self._introduced = True
         with contextlib.suppress(OSError, StateError):
-            introduce(self.paths, self.app, self.registry)
+            introduce(self.paths, self.app, self.registry, self._permission.server)
 
     def _begun(self) -> Session:
         """Return the session; the first call makes it, and nothing is opened yet."""
@@ -323,24 +323,20 @@ class Client:
 
         return State(self.paths, bounds=self._bounds)
 
-    def _deliver(self, server: str, consent: Consent, seconds: float) -> Round | None:
-        """Send what is due under a consent, within a time limit; None where another thread is sending."""
+    def _deliver(self, server: str, seconds: float) -> Round | None:
+        """Send what is due, within a time limit; None where another thread is sending."""
         from overstory.client.upload.delivery import Collector
         from overstory.client.upload.http import http_transport
 
         state, permission = self._state(), self._permission
-
-        def prepare(rows: Rows) -> None:
-            state.check_machine(rows)
-            permission.meet(rows, consent)
-
         if not self._sending.acquire(blocking=False):
             return None
         try:
             transport = self._transport or http_transport(self._environ)
             to = Collector(server, transport, self._token, clock=self._clock)
             permit, covers = permission.sends, permission.may_send
-            return to.send_due(state, self.registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
+            state.check_machine()
+            return to.send_due(state, self.registry, seconds=seconds, permit=permit, covers=covers)
         finally:
             self._sending.release()
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final, Literal
 
 from overstory.client import Client
 from overstory.client.budget import ledger_of
-from overstory.client.consent import CI_VARIABLES, Choice, Consent, choose
+from overstory.client.consent import CI_VARIABLES, Choice, choose
 from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
 from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State
@@ -182,8 +182,7 @@ class Gateway:
                 self._pending = 0
             else:
                 self._wait(GatewayError(f"the device's state cannot be written: {flushed.problem}"), self.client.fault)
-        consent = self._permission.sends()
-        delivered = self._collector is None or consent is None or self._dispatch(self._collector, consent)
+        delivered = self._collector is None or self._dispatch(self._collector)
         if self._held and delivered:
             LOG.warning("the gateway goes on: everything is written")
             self._held = False
@@ -198,16 +197,12 @@ class Gateway:
         self._held = True
         time.sleep(seconds)
 
-    def _dispatch(self, collector: Collector, consent: Consent) -> bool:
+    def _dispatch(self, collector: Collector) -> bool:
         """Deliver what is due; return False where that has to wait, in the state, for the next round."""
         permission = self._permission
         try:
             done = collector.send_due(
-                self._state,
-                self.client.registry,
-                permit=permission.sends,
-                covers=permission.may_send,
-                prepare=lambda rows: permission.meet(rows, consent),
+                self._state, self.client.registry, permit=permission.sends, covers=permission.may_send
             )
         except (StateError, MemoryError) as error:
             self._wait(error, error.fault if isinstance(error, StateError) else Fault.FULL, 0.0)

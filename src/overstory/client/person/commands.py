@@ -227,7 +227,7 @@ def choose(context: CommandContext, args: argparse.Namespace) -> None:
     consent = store_choice(context.paths, context.registry, choice, today, server=server, moved=moved)
     if choice != "off":
         with contextlib.suppress(OSError, StateError):  # the commands after this one would need the file again
-            introduce(context.paths, context.name, context.registry)
+            introduce(context.paths, context.name, context.registry, consent.server)
     effective = context.effective
     if args.json:
         about = {"choice": str(consent.choice), "date": consent.date, "registry": consent.registry}

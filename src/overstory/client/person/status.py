@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.budget import Allowance, ledger_of
-from overstory.client.consent import NEW, Choice, EffectiveChoice, pinned, refused
+from overstory.client.consent import NEW, Choice, EffectiveChoice
 from overstory.client.outcomes import Fault, StateError
-from overstory.client.state.files import StatePaths
+from overstory.client.state.files import StatePaths, read_application
 from overstory.client.state.rows import LONGEST_DELAY, Rows, RowState
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import UNCHECKED, State, machine_id
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 SCREEN: Final = 12  # lines of a first screen, of 100 places each
-FIRST: Final = "the first collector that this application names"
+NOWHERE: Final = "nobody yet; you are asked again before any are sent"
 
 
 def metric_line(metric: Metric) -> str:
@@ -180,7 +180,7 @@ class Status:
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()  # what `spent` does not know, a sentence each
     totals: tuple[TotalCost, ...] = ()  # what the metrics have cost together
-    server: str | None = None  # the collector that reports may go to; None where none is known yet
+    server: str | None = None  # the collector that reports may go to; None where the choice names none
     relay: RelayStatus | None = None  # that reports of oblivious metrics go through; None where no metric is oblivious
     registry: MetricRegistry | None = None  # the metrics; None where none are known
     # when this device is asked next, as a period's label by metric, where it is before the metric's end; None where
@@ -217,7 +217,7 @@ class Status:
     def first_words(self, more: str = "--details") -> list[str]:
         """Say the most important of it: a screen of lines where nothing is wrong; `more` is where the rest is."""
         registry, relay, choice = self.registry, self.relay, self.effective.choice
-        where = f"; reports go to: {self.server or FIRST}" if choice is Choice.ON else ""
+        where = f"; reports go to: {self.server or NOWHERE}" if choice is Choice.ON else ""
         below = [
             *([f"{asked_by(registry)}{where}"] if registry else ()),
             *self._asks_again(),
@@ -238,7 +238,7 @@ class Status:
         consent = self.effective.consent
         if consent is not None and consent.choice is not Choice.OFF:
             yield f"{_CHOSE[consent.choice].format(consent.date)}: {', '.join(consent.metrics) or 'nothing'}"
-            yield f"reports go to: {self.server or FIRST}"
+            yield f"reports go to: {self.server or NOWHERE}"
         if self.relay is not None:
             yield from self.relay.words()
         yield from self._asks_again()
@@ -344,7 +344,9 @@ def read_status(
     state, consent = State(paths), effective.consent
     status = Status(
         effective,
-        dict.fromkeys(registry, (NEW,)) if consent is None else consent.missing(registry, server),
+        dict.fromkeys(registry, (NEW,))
+        if consent is None
+        else consent.missing(registry, server or read_application(paths).server),
         paths.folder,
         pending,
         due=due_in(dues, now),
@@ -380,11 +382,8 @@ def _completed(
     names = ("", *sorted({metric for metric, _ in waiting}))
     health = {name: CollectorHealth() if other else CollectorHealth.of(rows, name) for name in names}
     times = [*dues, *(max(due, health[""].until(due), health[name].until(due)) for name, due in waiting)]
-    held_to, missing = _held_to(status, rows, registry, server)
     return replace(
         status,
-        missing=missing,
-        server=held_to,
         outbox={str(name): number for name, number in rows.outbox.tally().items()},
         counts=rows.counts(),
         due=due_in(times, now),
@@ -422,20 +421,6 @@ def _next_answers(paths: StatePaths, rows: Rows, registry: MetricRegistry, now: 
                 found.append((metric.period.start(period), metric.id, metric.period.label(period)))
                 break
     return {name: label for _, name, label in sorted(found)}
-
-
-def _held_to(
-    status: Status, rows: Rows, registry: Mapping[str, Metric], server: str | None
-) -> tuple[str | None, Mapping[str, tuple[str, ...]]]:
-    """Return the collector that the choice is held to, and what is missing where reports would go to another one."""
-    consent, missing = status.effective.consent, status.missing
-    if consent is None or consent.choice is not Choice.ON:
-        return status.server, missing
-    first, other = pinned(rows, consent), server or refused(rows, consent)
-    if first is None or other in {None, first} or None not in {consent.server, server}:
-        return first, missing
-    reason = f"reports would go to {other}, not to {first}"
-    return first, {name: (*missing.get(name, ()), reason) for name in registry}
 
 
 def _before_consent(chosen: str, now: float) -> str | None:

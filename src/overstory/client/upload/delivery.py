@@ -275,11 +275,10 @@ class Collector:
         seconds: float = math.inf,
         permit: Permit = lambda: True,
         covers: Covers = lambda _: True,
-        prepare: Callable[[Rows], object] = lambda _: None,
     ) -> Round:
-        """Send what is due, within a time limit; where `prepare` raises in the first transaction, nothing is leased."""
+        """Send what is due, within a time limit."""
         lease = self.lease + (max(seconds, 0.0) if math.isfinite(seconds) else 0.0)
-        return Delivery(self, state, registry, permit, covers, time.monotonic() + seconds, lease).run(prepare)
+        return Delivery(self, state, registry, permit, covers, time.monotonic() + seconds, lease).run()
 
     def spread(self) -> float:
         """Draw the delay of a report after a failure, as a share of the longest one."""
@@ -359,12 +358,11 @@ class Delivery:
     _health: CollectorHealth = field(default_factory=CollectorHealth)
     _failures: dict[str, int] = field(default_factory=dict)
 
-    def run(self, prepare: Callable[[Rows], object]) -> Round:
+    def run(self) -> Round:
         self._permitted = self.permit()
         if self._permitted is None:
             return self.done
         with self.state.transaction() as rows:
-            prepare(rows)
             self._notice_move(rows)
             taken = self._take(rows)
         while taken:
