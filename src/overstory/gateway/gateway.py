@@ -17,6 +17,7 @@ from overstory.client import Client
 from overstory.client.budget import ledger_of
 from overstory.client.consent import CI_VARIABLES, Choice, choose
 from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
+from overstory.client.state.files import introduce
 from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.delivery import Collector
@@ -133,7 +134,8 @@ class Gateway:
         if self.settings.agree is not None:
             # On the day that it is, whatever the readings' own time.
             today = datetime.now(UTC).date()
-            choose(self.client.paths, self.client.registry, self.settings.agree, today, server=server)
+            agreed = choose(self.client.paths, self.client.registry, self.settings.agree, today, server=server)
+            introduce(self.client.paths, self.client.app, self.client.registry, agreed.server)
         effective = self.client.effective
         if not effective.asked:
             raise GatewayError(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from overstory.client.budget import ledger_of
 from overstory.client.consent import WORDS, Choice, Consent, named_collector, read_consent
 from overstory.client.outcomes import ConsentError, StateError
-from overstory.client.person.status import NOWHERE, SCREEN, Status, asked_by, metric_line, one_screen, relay_status
+from overstory.client.person.status import NOWHERE, SCREEN, Status, asked_by, metric_line, one_screen, ways
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
 from overstory.client.state.state import State
@@ -147,9 +147,7 @@ def _ending(asked: Asked) -> Iterator[str]:
     else:
         yield from budget_words(asked.registry.budget, asked.registry.values())
     yield f"reports go to: {asked.server or NOWHERE}"
-    relay = relay_status(asked.registry)
-    if relay is not None:
-        yield from relay.words()
+    yield from ways(asked.registry)
 
 
 def question_json(asked: Asked) -> dict[str, Any]:

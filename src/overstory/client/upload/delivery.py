@@ -58,7 +58,6 @@ NO_KEY: Final = "no usable key"
 KEYS_REFUSED: Final = "keys refused"
 UNOPENED: Final = "an answer that does not open"
 _RELAY_PROBLEMS: Final = {
-    f"{RELAY}{NO_RELAY}": "the registry names no relay",
     f"{RELAY}{NO_KEY}": "this version can use no key of the registry",
     f"{RELAY}{KEYS_REFUSED}": "the collector refuses the registry's keys",
     f"{RELAY}{UNOPENED}": "the answers are encrypted for another request",
