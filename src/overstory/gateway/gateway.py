@@ -21,7 +21,7 @@ from overstory.client.state.files import introduce
 from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.delivery import Collector
-from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing, Pick, Reading
+from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Pick, Reading
 from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.ledger import Ledger
@@ -69,7 +69,6 @@ class Settings:
     metric: str  # its id in the registry
     state: str | os.PathLike[str] | None = None  # the folder; None: the platform's, for an application "gateway"
     pick: Pick = "last"
-    missing: Missing = "skip"
     clock: Clock = "readings"  # by which a period is over
     spread: float | None = None  # seconds of random delay, at most; None: the client's with the real clock, else 0
     agree: Choice | None = None  # the consent given with this call; None: the earlier choice applies
@@ -105,7 +104,7 @@ class Gateway:
         around = os.environ if environ is None else environ
         named = {name: value for name, value in around.items() if name not in CI_VARIABLES}
         spread = settings.spread if settings.clock == "real" or settings.spread is not None else 0.0
-        Alignment(self.metric, pick=settings.pick, missing=settings.missing)  # refuses choices before anything is made
+        Alignment(self.metric, pick=settings.pick)  # refuses choices before anything is made
         self.client = Client(
             "gateway",
             registry=registry,
@@ -126,7 +125,7 @@ class Gateway:
         self._allow(server)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
-        self.alignment = Alignment(self.metric, pick=settings.pick, missing=settings.missing, done=done)
+        self.alignment = Alignment(self.metric, pick=settings.pick, done=done)
         self.dispatched, self.outcomes = Round(), Counter[str]()
         self._pending, self._held = 0, False
 
