@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from overstory.client.session import Session
     from overstory.client.state.rows import Bounds
     from overstory.client.state.state import State
+    from overstory.client.upload.delivery import Collector
     from overstory.client.upload.http import Transport
     from overstory.protocol.metrics import MetricRegistry
 
@@ -50,7 +51,7 @@ class Client:
     registry
         The metric registry that the program was built with: a file, a package's too, or a `MetricRegistry`.
     server
-        The collector's address; None: reports are queued, and not sent.
+        The collector's address, or a `Collector` that says how reports travel; None: reports are queued, and not sent.
     token
         The application's write token.
     state
@@ -106,7 +107,7 @@ class Client:
         app: str,
         registry: MetricRegistry | str | os.PathLike[str] | Traversable,
         *,
-        server: str | None = None,
+        server: str | Collector | None = None,
         token: str = "",
         state: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = time.time,
@@ -124,21 +125,23 @@ class Client:
         self.app, self.registry = check_app(app), read_registry(registry)
         environ = os.environ if environ is None else environ
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
-        if server is not None:
+        address: str | None = getattr(server, "server", server)
+        self._collector = None if address is server else cast("Collector", server)
+        if address is not None:
             from overstory.client.upload.http import endpoint
             from overstory.protocol.wire.reasons import check_token
 
-            endpoint(server)
+            endpoint(address)
             check_token(token)
-        self._server, self._token, self._transport, self._environ = server, token, transport, environ
+        self._server, self._token, self._transport, self._environ = address, token, transport, environ
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
         self._spread = None if spread is None else seconds("spread", spread, 0.0, WEEK)
         interval = seconds("interval", interval, 0.01, WEEK)
         self._background = Background(self.flush, interval) if background else None
         self._sources = PermissionSources(self.paths, environ, policy_file(environ) if policy is None else Path(policy))
-        self._permission = self.permission(server)
+        self._permission = Permission(self._sources, self.registry, address)
         self._warn, self._strict = WarnsOnce(), strict
-        self._notes = warn_of_clear(self._warn, server, self.registry)
+        self._notes = warn_of_clear(self._warn, address, self.registry)
         self._groups = check_groups(self._warn, self.registry, groups or {})
         self._closed = self._introduced = False
         self._session: Session | None = None  # None before anything was recorded or went wrong
@@ -270,10 +273,6 @@ class Client:
         error = None if self._session is None else self._session.last_error
         return None if error is None else error.fault
 
-    def permission(self, server: str | None) -> Permission:
-        """Return what may be recorded and sent to a collector that something other than this client sends to."""
-        return Permission(self._sources, self.registry, server)
-
     def _record(self, name: str, value: Any) -> Outcome:
         if self._closed:
             return Outcome.CLOSED
@@ -329,11 +328,12 @@ class Client:
         from overstory.client.upload.http import http_transport
 
         state, permission = self._state(), self._permission
+        state.timeout = max(state.timeout, seconds / 2)
         if not self._sending.acquire(blocking=False):
             return None
         try:
             transport = self._transport or http_transport(self._environ)
-            to = Collector(server, transport, self._token, clock=self._clock)
+            to = self._collector or Collector(server, transport, self._token, clock=self._clock)
             permit, covers = permission.sends, permission.may_send
             state.check_machine()
             return to.send_due(state, self.registry, seconds=seconds, permit=permit, covers=covers)

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, Final, Literal
 
 from overstory.client import Client
 from overstory.client.budget import ledger_of
-from overstory.client.consent import CI_VARIABLES, Choice, choose
-from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
+from overstory.client.consent import CI_VARIABLES, Choice, choose, origin
+from overstory.client.outcomes import MADE, Fault, Outcome, Round
 from overstory.client.state.files import introduce
 from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State
@@ -39,6 +39,7 @@ BOUNDS: Final = Bounds(waiting_rows=20_000, waiting_bytes=1 << 26)
 PASSING: Final = frozenset({Fault.BUSY, Fault.FULL, Fault.READ_ONLY, Fault.UNREADABLE})
 """What may be over later: a gateway that follows a stream waits for that."""
 PAUSE: Final = 1.0
+ROUND: Final = 30.0  # seconds for writing and sending together; what is left is sent in the next round
 LOG: Final = logging.getLogger("overstory.gateway")
 FATAL: Final = frozenset({Outcome.OFF, Outcome.NOT_ASKED, Outcome.UNKNOWN, Outcome.UNAVAILABLE, Outcome.CLOSED})
 
@@ -105,9 +106,14 @@ class Gateway:
         named = {name: value for name, value in around.items() if name not in CI_VARIABLES}
         spread = settings.spread if settings.clock == "real" or settings.spread is not None else 0.0
         Alignment(self.metric, pick=settings.pick)  # refuses choices before anything is made
+        server = None if collector is None else collector.server
+        if collector is not None:  # by the readings' clock no lease can end
+            lease = collector.lease if settings.clock == "real" else 0.0
+            collector = replace(collector, clock=self._clock, lease=lease)
         self.client = Client(
             "gateway",
             registry=registry,
+            server=collector,
             state=settings.state,
             clock=self._clock,
             end_clock=self._clock.not_after_today,
@@ -116,12 +122,6 @@ class Gateway:
             bounds=BOUNDS,
             groups=_groups(self.metric, settings.group),
         )
-        server = None if collector is None else collector.server
-        self._permission = self.client.permission(server)
-        if collector is not None:  # by the readings' clock no lease can end
-            lease = collector.lease if settings.clock == "real" else 0.0
-            collector = replace(collector, clock=self._clock, lease=lease)
-        self._collector = collector
         self._allow(server)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
@@ -143,9 +143,8 @@ class Gateway:
             )
         if effective.choice is Choice.OFF:
             raise GatewayError(f"nothing may be reported: {effective.cause}")
-        consent = effective.consent
-        if consent is not None and not self._permission.covers(consent, self.metric):
-            reasons = consent.reasons(self.metric, self.client.registry, self._permission.server)
+        consent, to = effective.consent, None if server is None else origin(server)
+        if consent is not None and (reasons := [*consent.reasons(self.metric, self.client.registry, to)]):
             raise GatewayError(
                 f"nobody has agreed to {self.metric.id} as it is (--agree on does): {'; '.join(reasons)}"
             )
@@ -174,42 +173,31 @@ class Gateway:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is in memory to the disk, and deliver what is due."""
-        while self._pending:
-            flushed = self.client.flush(timeout=30.0)
+        """Write what is in memory to the disk, and deliver what is due, round after round."""
+        sent = True
+        while sent:
+            flushed = self.client.flush(timeout=ROUND)
             for word in ("withdrawn", "already", "spent", "ended"):
                 self.outcomes[word] += flushed.written.get(word, 0)
+            done = flushed.sent or Round()
+            self.dispatched, sent = self.dispatched.plus(done), done.sent > 0 or flushed.problem is not None
             if flushed.problem is None:
                 self._pending = 0
             else:
                 self._wait(GatewayError(f"the device's state cannot be written: {flushed.problem}"), self.client.fault)
-        delivered = self._collector is None or self._dispatch(self._collector)
-        if self._held and delivered:
+        if self._held:
             LOG.warning("the gateway goes on: everything is written")
             self._held = False
 
-    def _wait(self, error: Exception, fault: Fault | None, seconds: float = PAUSE) -> None:
+    def _wait(self, error: GatewayError, fault: Fault | None) -> None:
         """Wait where a stream is followed and the fault may pass, and say so once; else raise the error."""
         if self.settings.clock != "real" or fault not in PASSING:
             self._pending = 0
             raise error
         if not self._held:
-            LOG.error("%s; what was read is kept until it can be written", str(error) or "there is no memory")
+            LOG.error("%s; what was read is kept until it can be written", error)
         self._held = True
-        time.sleep(seconds)
-
-    def _dispatch(self, collector: Collector) -> bool:
-        """Deliver what is due; return False where that has to wait, in the state, for the next round."""
-        permission = self._permission
-        try:
-            done = collector.send_due(
-                self._state, self.client.registry, permit=permission.sends, covers=permission.may_send
-            )
-        except (StateError, MemoryError) as error:
-            self._wait(error, error.fault if isinstance(error, StateError) else Fault.FULL, 0.0)
-            return False
-        self.dispatched = self.dispatched.plus(done)
-        return True
+        time.sleep(PAUSE)
 
     def close(self) -> None:
         """Write what is in memory to the disk; the next run delivers what waits."""

@@ -256,7 +256,8 @@ class Collector:
     server: str  # its address
     transport: Transport  # how requests travel
     token: str = field(default="", repr=False)  # the application's write token
-    lease: float = 120.0  # for which reports are those of the process that took them; a crash delays them by it
+    # seconds for which reports are those of the process that took them, beside the round's; a crash delays them by it
+    lease: float = 120.0
     timeout: float = 30.0  # seconds for one request, at most
     uniform: Uniform = random.SystemRandom().random  # draws delays, and the order
     clock: Callable[[], float] = time.time  # the time of day, in unix seconds
@@ -276,7 +277,7 @@ class Collector:
         covers: Covers = lambda _: True,
     ) -> Round:
         """Send what is due, within a time limit."""
-        lease = self.lease + (max(seconds, 0.0) if math.isfinite(seconds) else 0.0)
+        lease = self.lease and self.lease + (max(seconds, 0.0) if math.isfinite(seconds) else 0.0)
         return Delivery(self, state, registry, permit, covers, time.monotonic() + seconds, lease).run()
 
     def spread(self) -> float:
