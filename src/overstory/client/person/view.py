@@ -447,7 +447,7 @@ class View:
     route: ObliviousRoute | None = None  # the registry's relay
 
 
-def build(view: View, *, reports: int) -> Iterator[Block]:
+def build(view: View, *, reports: int = 5) -> Iterator[Block]:
     """Return the blocks of a device's view, with the bytes of at most `reports` reports per metric."""
     yield Heading(1, f"What {view.app or 'this program'} sends from this device")
     first = list(view.status.first_words("below"))
