@@ -174,17 +174,20 @@ class Gateway:
 
     def flush(self) -> None:
         """Write what is in memory to the disk, and deliver what is due, round after round."""
-        sent = True
-        while sent:
+        more = True
+        while more:
             flushed = self.client.flush(timeout=ROUND)
             for word in ("withdrawn", "already", "spent", "ended"):
                 self.outcomes[word] += flushed.written.get(word, 0)
             done = flushed.sent or Round()
-            self.dispatched, sent = self.dispatched.plus(done), done.sent > 0 or flushed.problem is not None
-            if flushed.problem is None:
+            self.dispatched = self.dispatched.plus(done)
+            more = bool(done.sent or done.dropped or flushed.problem is not None)
+            if flushed.written or flushed.problem is None:
                 self._pending = 0
-            else:
+            if flushed.problem is not None:
                 self._wait(GatewayError(f"the device's state cannot be written: {flushed.problem}"), self.client.fault)
+                if not self._pending:
+                    return  # what could not be delivered waits in the state, and for the next time
         if self._held:
             LOG.warning("the gateway goes on: everything is written")
             self._held = False
