@@ -125,8 +125,8 @@ class Client:
         self.app, self.registry = check_app(app), read_registry(registry)
         environ = os.environ if environ is None else environ
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
-        address: str | None = getattr(server, "server", server)
-        self._collector = None if address is server else cast("Collector", server)
+        self._collector = None if server is None or isinstance(server, str) else server
+        address = self._collector.server if self._collector is not None else cast("str | None", server)
         if address is not None:
             from overstory.client.upload.http import endpoint
             from overstory.protocol.wire.reasons import check_token
