@@ -122,17 +122,6 @@ def test_what_allows_more_is_asked_about_and_what_promises_more_is_covered(tmp_p
     assert other.status().missing.get("colour") == (reason and (reason,))
 
 
-def test_another_collector_is_asked_about(tmp_path):
-    client(tmp_path, choice="on")
-    collector = Collector()
-    other = client(tmp_path, collector=collector, server="https://two.example")
-    assert other.record("colour", "red") is Outcome.NOT_ASKED
-    assert other.status().missing["colour"] == (f"reports would go to https://two.example, not to {HOME}",)
-    client(tmp_path, server=None).record("colour", "red")
-    other.flush()
-    assert collector.bodies == []
-
-
 def test_under_a_choice_without_a_collector_nothing_is_sent_until_one_is_agreed_to(tmp_path):
     queue_report(client(tmp_path, choice="on", server=None))
     collector, clock = Collector(), Clock(NOON + 86_400)
