@@ -14,7 +14,6 @@ from overstory.client.consent import Agreement, choose, read_consent
 from overstory.client.outcomes import ConsentError, Fault, StateError
 from overstory.client.person.commands import main
 from overstory.client.person.status import read_status
-from overstory.client.upload.http import Response
 from overstory.protocol.metrics import MetricRegistry, PersonBudget
 from overstory.protocol.wire.upload import decode_uploads
 from support.collector_doubles import CountingCollector
@@ -34,6 +33,13 @@ class Collector(CountingCollector):
 def client(folder, asked=TWO, *, choice=None, collector=None, server=HOME, clock=None):
     more = {} if server is None else {"server": server, "transport": collector or Collector()}
     return device(folder, registry=asked, choice=choice, spread=0, clock=clock, **more)
+
+
+def recording(folder, clock=None):
+    """A device whose person agreed that reports go to HOME; it sends none itself."""
+    recorder = client(folder, choice="on", clock=clock)
+    recorder._server = None
+    return recorder
 
 
 def changed(metric="colour", of=TWO, **to):
@@ -57,7 +63,7 @@ WIDER = [
 @pytest.mark.parametrize(("to", "reason"), WIDER, ids=[next(iter(to)) for to, _ in WIDER])
 def test_what_was_shown_otherwise_is_not_covered_and_status_says_why(tmp_path, to, reason):
     """Nothing is recorded under it, and what waits is sent by a program that asks for what was agreed to alone."""
-    recorder = client(tmp_path, choice="on", server=None)
+    recorder = recording(tmp_path)
     queue_report(recorder)
     collector, clock = Collector(), Clock(NOON + 86_400)
     other = client(tmp_path, changed(**to), collector=collector, clock=clock)
@@ -116,42 +122,28 @@ def test_what_allows_more_is_asked_about_and_what_promises_more_is_covered(tmp_p
     assert other.status().missing.get("colour") == (reason and (reason,))
 
 
-def test_another_collector_is_asked_about(tmp_path):
-    client(tmp_path, choice="on")
-    collector = Collector()
-    other = client(tmp_path, collector=collector, server="https://two.example")
-    assert other.record("colour", "red") is Outcome.NOT_ASKED
-    assert other.status().missing["colour"] == (f"reports would go to https://two.example, not to {HOME}",)
-    client(tmp_path, server=None).record("colour", "red")
-    other.flush()
+def test_under_a_choice_without_a_collector_nothing_is_sent_until_one_is_agreed_to(tmp_path):
+    queue_report(client(tmp_path, choice="on", server=None))
+    collector, clock = Collector(), Clock(NOON + 86_400)
+    found = client(tmp_path, collector=collector, clock=clock)
+    assert found.record("engine", "x") is Outcome.NOT_ASKED
+    found.flush()
     assert collector.bodies == []
-
-
-def test_a_choice_without_a_collector_is_held_to_the_first_one(tmp_path):
-    client(tmp_path, choice="on", server=None)
-    first, second = Collector(), Collector()
-    one = client(tmp_path, collector=first)
-    queue_report(one)
-    assert first.metrics == ["colour"]
-    two = client(tmp_path, collector=second, server="https://two.example", clock=Clock(NOON + 86_400))
-    assert two.record("colour", "red") is Outcome.NOT_ASKED
-    two.flush()
-    assert second.bodies == []
-    reason = f"reports would go to https://two.example, not to {HOME}"
-    assert two.status().missing["colour"] == (reason,)
-    found = read_status(two.paths, TWO, two.effective, now=NOON)
-    assert found.missing["colour"] == (reason,), "also for a command that does not know the program's collector"
-    assert found.server == HOME
+    reason = f"reports would go to {HOME}, and nobody was named"
+    assert found.status().missing == dict.fromkeys(TWO, (reason,))
+    told = read_status(found.paths, TWO, found.effective, now=NOON)
+    assert told.missing == found.status().missing, "also for a command, which knows what the program left"
+    choose(found.paths, TWO, "on", TODAY)
+    clock.now += 7200
+    found.flush()
+    assert collector.metrics == ["colour"]
 
 
 def test_what_waits_for_one_collector_does_not_go_to_the_next(tmp_path):
-    recorder = client(tmp_path, choice="on", server=None)
-    queue_report(recorder)
-    client(tmp_path, collector=lambda _: Response(503)).flush()  # it is the first, and takes nothing
+    queue_report(recording(tmp_path))
     second = Collector()
     other = client(tmp_path, collector=second, server="https://two.example", clock=Clock(NOON + 86_400))
     other.flush()
-    assert second.bodies == []
     other.consent("on")
     other.flush()
     assert second.bodies == [], "also where that one is agreed to later"
@@ -163,7 +155,7 @@ def test_what_waits_for_one_collector_does_not_go_to_the_next(tmp_path):
 
 def test_a_choice_narrowed_while_a_report_travels_keeps_the_others_from_leaving(tmp_path):
     collector, clock = Collector(), Clock()
-    recorder = client(tmp_path, choice="on", server=None, clock=clock)
+    recorder = recording(tmp_path, clock)
     for _ in range(4):
         queue_report(recorder)
         clock.tomorrow()
@@ -285,12 +277,11 @@ def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):
     ask = ["on", "--yes", "--app", "./state", "--registry", "metrics.toml"]
     assert main([*ask, "--server", "https://C.example/x"], environ={}) == 0
     assert "https://c.example" in capsys.readouterr().out
+    assert main(ask, environ={}) == 0
+    assert "reports go to: https://c.example" in capsys.readouterr().out, "a renewed choice keeps what was named"
     reporting = Client("t", registry=asked, state="state", environ={}, policy="none", server=HOME)
     assert reporting.record("colour", "red") is Outcome.NOT_ASKED
     assert main([*ask, "--server", "no address"], environ={}) == 2
     assert main(ask, environ={}) == 0
-    assert "reports go to: https://c.example" in capsys.readouterr().out
-    assert read_consent(reporting.paths).server == "https://c.example", "a renewed choice keeps what it named"
-    assert main(["local", *ask[2:]], environ={}) == 0
-    assert main(ask, environ={}) == 0
-    assert "reports go to: the first collector that this application names" in capsys.readouterr().out
+    assert f"reports go to: {HOME}" in capsys.readouterr().out, "what the program says is what is asked for"
+    assert reporting.record("colour", "red") is Outcome.RECORDED

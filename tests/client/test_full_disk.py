@@ -38,9 +38,9 @@ def full_disk(monkeypatch):
 
 def test_off_holds_on_a_full_disk_in_every_process(tmp_path, monkeypatch):
     asked = []
-    client = device(tmp_path, spread=0)
+    sends = {"server": "https://c.example", "transport": asked.append}
+    client, another = device(tmp_path, spread=3600, **sends), device(tmp_path, choice=None, **sends)
     queue_report(client)
-    another = device(tmp_path, choice=None, server="https://c.example", transport=asked.append)
     assert another.effective.choice is Choice.ON
     with full_disk(monkeypatch):
         assert client.consent("off") == read_consent(client.paths)
@@ -106,7 +106,7 @@ def test_half_an_off_over_the_choice_before_is_off(paths, policy):
 
 def test_the_command_says_what_stands(tmp_path, monkeypatch, capsys):
     state = ["--app", str(tmp_path / "state")]
-    introduce(StatePaths(tmp_path / "state"), "t", REGISTRY)
+    introduce(StatePaths(tmp_path / "state"), "t", REGISTRY, None)
     with full_disk(monkeypatch):
         assert main(["off", *state], environ={}) == 0
         assert "as if nobody had been asked" in capsys.readouterr().out

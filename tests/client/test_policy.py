@@ -182,7 +182,7 @@ def test_what_waits_stays_while_something_else_forbids_and_leaves_after_it(tmp_p
     """It is the person's own `off` that drops what waits."""
     collector = CountingCollector()
     sends = {"server": "http://c", "transport": collector, "spread": 0}
-    first = device(tmp_path, spread=3600)
+    first = device(tmp_path, **sends | {"spread": 3600})
     assert queue_report(first).written == {"queued": 1}
     clock = Clock(NOON + 4 * 3600)
     for forbids in (environ, {}):

@@ -49,7 +49,7 @@ def test_before_anybody_was_asked_there_is_what_is_asked_for_and_nothing_of_the_
     client.close()
     assert [path.name for path in (tmp_path / "state").iterdir()] == ["application.json"]
     written = json.loads((tmp_path / "state" / "application.json").read_text())
-    assert written == {"version": 1, "name": "test", "registry": REGISTRY.text}
+    assert written == {"version": 1, "name": "test", "registry": REGISTRY.text, "server": None}
 
 
 @pytest.mark.parametrize("value", ["mauve", 3, None, ["red"], float("nan"), b"red"])

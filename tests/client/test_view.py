@@ -47,7 +47,8 @@ def look(client, registry=REGISTRY) -> View:
 
 def recorded(folder, values, metric: str = "colour", **settings):
     clock = Clock()
-    client = device(folder, clock=clock, **settings)
+    client = device(folder, clock=clock, **{"server": "https://c.example", "transport": None} | settings)
+    client._server = settings.get("server")  # unless it is given, nothing is sent
     for value in values:
         assert client.record(metric, value) == "recorded"
         clock.tomorrow()

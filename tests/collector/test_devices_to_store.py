@@ -138,6 +138,7 @@ class Device:
 
     def flush(self, address, path="", token=""):
         with self.client(server=f"http://{address[0]}:{address[1]}{path}", token=token) as client:
+            client.consent("on")  # to this collector
             client.flush()
             status = client.status()
         self.clock.tomorrow()

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from overstory.client.outcomes import Round
     from overstory.client.person.status import Status
     from overstory.client.session import Session
-    from overstory.client.state.rows import Bounds, Rows
+    from overstory.client.state.rows import Bounds
     from overstory.client.state.state import State
+    from overstory.client.upload.delivery import Collector
     from overstory.client.upload.http import Transport
     from overstory.protocol.metrics import MetricRegistry
 
@@ -50,7 +51,7 @@ class Client:
     registry
         The metric registry that the program was built with: a file, a package's too, or a `MetricRegistry`.
     server
-        The collector's address; None: reports are queued, and not sent.
+        The collector's address, or a `Collector` that says how reports travel; None: reports are queued, and not sent.
     token
         The application's write token.
     state
@@ -106,7 +107,7 @@ class Client:
         app: str,
         registry: MetricRegistry | str | os.PathLike[str] | Traversable,
         *,
-        server: str | None = None,
+        server: str | Collector | None = None,
         token: str = "",
         state: str | os.PathLike[str] | None = None,
         clock: Callable[[], float] = time.time,
@@ -124,21 +125,23 @@ class Client:
         self.app, self.registry = check_app(app), read_registry(registry)
         environ = os.environ if environ is None else environ
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
-        if server is not None:
+        self._collector = None if server is None or isinstance(server, str) else server
+        address = self._collector.server if self._collector is not None else cast("str | None", server)
+        if address is not None:
             from overstory.client.upload.http import endpoint
             from overstory.protocol.wire.reasons import check_token
 
-            endpoint(server)
+            endpoint(address)
             check_token(token)
-        self._server, self._token, self._transport, self._environ = server, token, transport, environ
+        self._server, self._token, self._transport, self._environ = address, token, transport, environ
         self._clock, self._end_clock, self._bounds = clock, end_clock or clock, bounds
         self._spread = None if spread is None else seconds("spread", spread, 0.0, WEEK)
         interval = seconds("interval", interval, 0.01, WEEK)
         self._background = Background(self.flush, interval) if background else None
         self._sources = PermissionSources(self.paths, environ, policy_file(environ) if policy is None else Path(policy))
-        self._permission = self.permission(server)
+        self._permission = Permission(self._sources, self.registry, address)
         self._warn, self._strict = WarnsOnce(), strict
-        self._notes = warn_of_clear(self._warn, server, self.registry)
+        self._notes = warn_of_clear(self._warn, address, self.registry)
         self._groups = check_groups(self._warn, self.registry, groups or {})
         self._closed = self._introduced = False
         self._session: Session | None = None  # None before anything was recorded or went wrong
@@ -205,7 +208,7 @@ class Client:
             consent = self._permission.sends()
             if self.paths.database.exists():
                 if self._server is not None and consent is not None:
-                    sent = self._deliver(self._server, consent, until - time.monotonic())
+                    sent = self._deliver(self._server, until - time.monotonic())
                 self._begun().retire_hourly()
         except Exception as error:  # noqa: BLE001 - no error of ours may reach the host program
             return Flushed(written, sent, str(self._note(error, "flushing")))
@@ -270,10 +273,6 @@ class Client:
         error = None if self._session is None else self._session.last_error
         return None if error is None else error.fault
 
-    def permission(self, server: str | None) -> Permission:
-        """Return what may be recorded and sent to a collector that something other than this client sends to."""
-        return Permission(self._sources, self.registry, server, self._state)
-
     def _record(self, name: str, value: Any) -> Outcome:
         if self._closed:
             return Outcome.CLOSED
@@ -300,10 +299,10 @@ class Client:
         return outcome
 
     def _introduce(self) -> None:
-        """Leave the registry, which is public, where the person's commands look for it; recording does not need it."""
+        """Leave what is public where the person's commands look for it; recording does not need it."""
         self._introduced = True
         with contextlib.suppress(OSError, StateError):
-            introduce(self.paths, self.app, self.registry)
+            introduce(self.paths, self.app, self.registry, self._permission.server)
 
     def _begun(self) -> Session:
         """Return the session; the first call makes it, and nothing is opened yet."""
@@ -323,24 +322,21 @@ class Client:
 
         return State(self.paths, bounds=self._bounds)
 
-    def _deliver(self, server: str, consent: Consent, seconds: float) -> Round | None:
-        """Send what is due under a consent, within a time limit; None where another thread is sending."""
+    def _deliver(self, server: str, seconds: float) -> Round | None:
+        """Send what is due, within a time limit; None where another thread is sending."""
         from overstory.client.upload.delivery import Collector
         from overstory.client.upload.http import http_transport
 
         state, permission = self._state(), self._permission
-
-        def prepare(rows: Rows) -> None:
-            state.check_machine(rows)
-            permission.meet(rows, consent)
-
+        state.timeout = max(state.timeout, seconds / 2)
         if not self._sending.acquire(blocking=False):
             return None
         try:
             transport = self._transport or http_transport(self._environ)
-            to = Collector(server, transport, self._token, clock=self._clock)
+            to = self._collector or Collector(server, transport, self._token, clock=self._clock)
             permit, covers = permission.sends, permission.may_send
-            return to.send_due(state, self.registry, seconds=seconds, permit=permit, covers=covers, prepare=prepare)
+            state.check_machine()
+            return to.send_due(state, self.registry, seconds=seconds, permit=permit, covers=covers)
         finally:
             self._sending.release()
 

@@ -5,8 +5,8 @@ a later `on`. `off` records nothing. Nobody asked is like `off`, and says so.
 
 A choice covers what was shown: every metric with its words, its privacy, how long its reports are kept, until when it
 is collected and what of it is published; the collector that reports go to; the budget. Where one of these is another,
-or allows more, the program asks again. A choice that names no collector is for the first one that reports could go to
-after it. An `Agreement` is what a person agreed to about one metric.
+or allows more, the program asks again. A choice names the collector that the program left in its state, or the one that
+is given; under a choice that names none, nothing is sent. An `Agreement` is what a person agreed to about one metric.
 
 Every source is an upper limit: an administrator can forbid, but cannot consent for a person. In order, the policy file,
 ``OVERSTORY``, ``DO_NOT_TRACK``, a continuous-integration environment, the person's choice; the cause is the first of
@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import date
 from enum import StrEnum
@@ -32,6 +32,7 @@ from overstory.client.state.files import (
     StatePaths,
     make_folder,
     overwrite,
+    read_application,
     refuse_foreign,
     sync_folder,
     write_atomically,
@@ -39,8 +40,6 @@ from overstory.client.state.files import (
 from overstory.protocol.errors import ParameterError
 
 if TYPE_CHECKING:
-    from overstory.client.state.rows import Rows
-    from overstory.client.state.state import State
     from overstory.protocol.metrics import Metric, MetricRegistry, PersonBudget
     from overstory.protocol.metrics.tables import ObliviousRoute
 
@@ -146,7 +145,7 @@ class Consent:
     registry: str  # the version of the registry that was shown
     metrics: Mapping[str, Agreement]  # what was shown of each metric, by id
     consent_id: str  # random: choices that differ in it do not vouch for each other's reports
-    # the collector that reports may go to, as scheme, host and port; None where none was named
+    # the collector that reports may go to, as scheme, host and port; None where none was named: they go nowhere
     server: str | None = None
     budget: PersonBudget | None = None  # the budget of the registry that was shown; None where it had none
     operator: str | None = None  # who collects, as it was shown; None where the registry did not say
@@ -174,8 +173,9 @@ class Consent:
             who = None if registry.operator is None else registry.operator.described
             if sends and self.operator not in {None, who}:
                 yield f"{who or 'somebody who is not named'} asks, not {self.operator}"
-            if sends and server is not None and self.server is not None and server != self.server:
-                yield f"reports would go to {server}, not to {self.server}"
+            if sends and server not in {None, self.server}:
+                instead = f"not to {self.server}" if self.server else "and nobody was named"
+                yield f"reports would go to {server}, {instead}"
             if sends and self.budget is not None and (budget is None or budget.allows_more_than(self.budget)):
                 yield "its reports may cost more than the budget that was shown"
             if sends and route is not None and agreed.relay not in {None, route.described} and metric.is_oblivious:
@@ -240,12 +240,9 @@ def origin(server: str) -> str:
     return f"{parts.scheme}://{host}" + ("" if parts.port in {None, usual} else f":{parts.port}")
 
 
-def pinned(rows: Rows, consent: Consent) -> str | None:
-    """Return the collector that reports under a choice may go to: the one it names, or the first one since."""
-    if consent.server is not None:
-        return consent.server
-    consent_id, _, server = str(rows.recall("collector") or "").partition(" ")
-    return server if consent_id == consent.consent_id else None
+def named_collector(paths: StatePaths, server: str | None) -> str | None:
+    """Return the collector that a choice is about: the one with this address, or that which the program left."""
+    return read_application(paths).server if server is None else origin(server)
 
 
 def choose(
@@ -270,12 +267,10 @@ def choose(
     if chosen is not Choice.OFF:
         refuse_foreign(paths)
         _settle_machine(paths, moved=moved, narrows=before is not None and chosen.rank < before.choice.rank)
-    named = None if server is None else origin(server)
+    named = named_collector(paths, server)
     listed = MappingProxyType({name: Agreement.to(metric, registry.oblivious) for name, metric in registry.items()})
-    renewed = None if chosen is not Choice.ON or before is None else _renewed(paths, before, listed, named)
+    renewed = None if chosen is not Choice.ON or before is None else _renewed(before, listed, named)
     consent_id = os.urandom(8).hex() if before is None or renewed is None else before.consent_id
-    if renewed is not None and before is not None and named is None:
-        named = before.server
     who = None if registry.operator is None else registry.operator.described
     consent = Consent(chosen, today.isoformat(), registry.version, listed, consent_id, named, registry.budget, who)
     # Where the list is the same, both choices cover the metrics of all that waits.
@@ -309,25 +304,11 @@ def _settle_machine(paths: StatePaths, *, moved: bool, narrows: bool) -> None:
             raise
 
 
-def _renewed(
-    paths: StatePaths, before: Consent, listed: Mapping[str, Agreement], server: str | None
-) -> tuple[str, ...] | None:
+def _renewed(before: Consent, listed: Mapping[str, Agreement], server: str | None) -> tuple[str, ...] | None:
     """Return the metrics of which an `on` after this choice covers what waits as well; None where it begins afresh."""
-    if before.choice is not Choice.ON:
-        return None
-    if server is not None and _collector(paths, before) not in {None, server}:
+    if before.choice is not Choice.ON or before.server not in {None, server}:
         return None
     return tuple(n for n, agreed in before.metrics.items() if n in listed and listed[n].digest == agreed.digest)
-
-
-def _collector(paths: StatePaths, consent: Consent) -> str | None:
-    from overstory.client.state.state import State
-
-    state = State(paths)
-    if consent.server is not None or not state.exists:
-        return consent.server
-    with state.snapshot() as rows:
-        return pinned(rows, consent)
 
 
 def _write(paths: StatePaths, consent: Consent) -> None:
@@ -498,13 +479,9 @@ def _signature(path: str) -> Signature:
 class Permission:
     """One program's view of the person's choice; `revoked` where an `off` or a `local` could not be written."""
 
-    def __init__(
-        self, sources: PermissionSources, registry: MetricRegistry, server: str | None, state: Callable[[], State]
-    ) -> None:
-        self._sources, self._registry, self._state = sources, registry, state
+    def __init__(self, sources: PermissionSources, registry: MetricRegistry, server: str | None) -> None:
+        self._sources, self._registry = sources, registry
         self.server, self.revoked = None if server is None else origin(server), False
-        # The id of a choice that names no collector, and the first collector under it; None where there is none yet.
-        self._first: tuple[str, str | None] | None = None
         self._covered: dict[str, tuple[Consent, Metric]] = {}  # the very choice and metric that were compared last
 
     def refusal(self, metric: Metric, allowed: EffectiveChoice) -> Outcome | None:
@@ -515,8 +492,6 @@ class Permission:
 
     def covers(self, consent: Consent, metric: Metric) -> bool:
         """Whether a choice covers this metric as it is now, and the collector of its reports."""
-        if self._elsewhere(consent):
-            return False
         last = self._covered.get(metric.id)
         if last is not None and last[0] is consent and last[1] is metric:  # neither ever changes
             return True
@@ -542,34 +517,3 @@ class Permission:
     def may_send(self, metric: Metric) -> bool:
         consent = self.sends()
         return consent is not None and self.covers(consent, metric)
-
-    def meet(self, rows: Rows, consent: Consent) -> None:
-        """Hold the choice to its first collector, and write down that another one was refused."""
-        if self.server is None:
-            return
-        first = pinned(rows, consent)
-        if first is None:
-            first = self.server
-            rows.remember("collector", f"{consent.consent_id} {first}")
-        if first != self.server and refused(rows, consent) != self.server:
-            rows.remember("refused", f"{consent.consent_id} {self.server}")
-        self._first = consent.consent_id, first
-
-    def _elsewhere(self, consent: Consent) -> bool:
-        """Whether a choice that names no collector is held to another one."""
-        if self.server is None or consent.server is not None or consent.choice is not Choice.ON:
-            return False
-        if self._first is None or self._first[0] != consent.consent_id:
-            state, first = self._state(), None
-            if state.exists:
-                # The next write reports a state that cannot be read.
-                with contextlib.suppress(StateError), state.snapshot() as rows:
-                    first = pinned(rows, consent)
-            self._first = consent.consent_id, first
-        return self._first[1] not in {None, self.server}
-
-
-def refused(rows: Rows, consent: Consent) -> str | None:
-    """Return the collector to which reports under a choice were not sent, if there was one."""
-    consent_id, _, server = str(rows.recall("refused") or "").partition(" ")
-    return server if consent_id == consent.consent_id and server != pinned(rows, consent) else None

@@ -15,12 +15,13 @@ from typing import Any, BinaryIO, Final, Literal
 
 from overstory.client import Client
 from overstory.client.budget import ledger_of
-from overstory.client.consent import CI_VARIABLES, Choice, Consent, choose
-from overstory.client.outcomes import MADE, Fault, Outcome, Round, StateError
+from overstory.client.consent import CI_VARIABLES, Choice, choose, origin
+from overstory.client.outcomes import MADE, Fault, Outcome, Round
+from overstory.client.state.files import introduce
 from overstory.client.state.rows import Bounds, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.delivery import Collector
-from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Missing, Pick, Reading
+from overstory.gateway.readings import LONGEST, Alignment, BadLine, Due, Pick, Reading
 from overstory.presentation.formats import finite
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.ledger import Ledger
@@ -38,6 +39,7 @@ BOUNDS: Final = Bounds(waiting_rows=20_000, waiting_bytes=1 << 26)
 PASSING: Final = frozenset({Fault.BUSY, Fault.FULL, Fault.READ_ONLY, Fault.UNREADABLE})
 """What may be over later: a gateway that follows a stream waits for that."""
 PAUSE: Final = 1.0
+ROUND: Final = 30.0  # seconds for writing and sending together; what is left is sent in the next round
 LOG: Final = logging.getLogger("overstory.gateway")
 FATAL: Final = frozenset({Outcome.OFF, Outcome.NOT_ASKED, Outcome.UNKNOWN, Outcome.UNAVAILABLE, Outcome.CLOSED})
 
@@ -68,7 +70,6 @@ class Settings:
     metric: str  # its id in the registry
     state: str | os.PathLike[str] | None = None  # the folder; None: the platform's, for an application "gateway"
     pick: Pick = "last"
-    missing: Missing = "skip"
     clock: Clock = "readings"  # by which a period is over
     spread: float | None = None  # seconds of random delay, at most; None: the client's with the real clock, else 0
     agree: Choice | None = None  # the consent given with this call; None: the earlier choice applies
@@ -104,10 +105,15 @@ class Gateway:
         around = os.environ if environ is None else environ
         named = {name: value for name, value in around.items() if name not in CI_VARIABLES}
         spread = settings.spread if settings.clock == "real" or settings.spread is not None else 0.0
-        Alignment(self.metric, pick=settings.pick, missing=settings.missing)  # refuses choices before anything is made
+        Alignment(self.metric, pick=settings.pick)  # refuses choices before anything is made
+        server = None if collector is None else collector.server
+        if collector is not None:  # by the readings' clock no lease can end
+            lease = collector.lease if settings.clock == "real" else 0.0
+            collector = replace(collector, clock=self._clock, lease=lease)
         self.client = Client(
             "gateway",
             registry=registry,
+            server=collector,
             state=settings.state,
             clock=self._clock,
             end_clock=self._clock.not_after_today,
@@ -116,16 +122,10 @@ class Gateway:
             bounds=BOUNDS,
             groups=_groups(self.metric, settings.group),
         )
-        server = None if collector is None else collector.server
-        self._permission = self.client.permission(server)
-        if collector is not None:  # by the readings' clock no lease can end
-            lease = collector.lease if settings.clock == "real" else 0.0
-            collector = replace(collector, clock=self._clock, lease=lease)
-        self._collector = collector
         self._allow(server)
         self._state = State(self.client.paths, timeout=10.0, bounds=BOUNDS)
         done = self._begin()
-        self.alignment = Alignment(self.metric, pick=settings.pick, missing=settings.missing, done=done)
+        self.alignment = Alignment(self.metric, pick=settings.pick, done=done)
         self.dispatched, self.outcomes = Round(), Counter[str]()
         self._pending, self._held = 0, False
 
@@ -133,7 +133,8 @@ class Gateway:
         if self.settings.agree is not None:
             # On the day that it is, whatever the readings' own time.
             today = datetime.now(UTC).date()
-            choose(self.client.paths, self.client.registry, self.settings.agree, today, server=server)
+            agreed = choose(self.client.paths, self.client.registry, self.settings.agree, today, server=server)
+            introduce(self.client.paths, self.client.app, self.client.registry, agreed.server)
         effective = self.client.effective
         if not effective.asked:
             raise GatewayError(
@@ -142,9 +143,8 @@ class Gateway:
             )
         if effective.choice is Choice.OFF:
             raise GatewayError(f"nothing may be reported: {effective.cause}")
-        consent = effective.consent
-        if consent is not None and not self._permission.covers(consent, self.metric):
-            reasons = consent.reasons(self.metric, self.client.registry, self._permission.server)
+        consent, to = effective.consent, None if server is None else origin(server)
+        if consent is not None and (reasons := [*consent.reasons(self.metric, self.client.registry, to)]):
             raise GatewayError(
                 f"nobody has agreed to {self.metric.id} as it is (--agree on does): {'; '.join(reasons)}"
             )
@@ -173,47 +173,34 @@ class Gateway:
         self.flush()
 
     def flush(self) -> None:
-        """Write what is in memory to the disk, and deliver what is due."""
-        while self._pending:
-            flushed = self.client.flush(timeout=30.0)
+        """Write what is in memory to the disk, and deliver what is due, round after round."""
+        more = True
+        while more:
+            flushed = self.client.flush(timeout=ROUND)
             for word in ("withdrawn", "already", "spent", "ended"):
                 self.outcomes[word] += flushed.written.get(word, 0)
-            if flushed.problem is None:
+            done = flushed.sent or Round()
+            self.dispatched = self.dispatched.plus(done)
+            more = bool(done.sent or done.dropped or flushed.problem is not None)
+            if flushed.written or flushed.problem is None:
                 self._pending = 0
-            else:
+            if flushed.problem is not None:
                 self._wait(GatewayError(f"the device's state cannot be written: {flushed.problem}"), self.client.fault)
-        consent = self._permission.sends()
-        delivered = self._collector is None or consent is None or self._dispatch(self._collector, consent)
-        if self._held and delivered:
+                if not self._pending:
+                    return  # what could not be delivered waits in the state, and for the next time
+        if self._held:
             LOG.warning("the gateway goes on: everything is written")
             self._held = False
 
-    def _wait(self, error: Exception, fault: Fault | None, seconds: float = PAUSE) -> None:
+    def _wait(self, error: GatewayError, fault: Fault | None) -> None:
         """Wait where a stream is followed and the fault may pass, and say so once; else raise the error."""
         if self.settings.clock != "real" or fault not in PASSING:
             self._pending = 0
             raise error
         if not self._held:
-            LOG.error("%s; what was read is kept until it can be written", str(error) or "there is no memory")
+            LOG.error("%s; what was read is kept until it can be written", error)
         self._held = True
-        time.sleep(seconds)
-
-    def _dispatch(self, collector: Collector, consent: Consent) -> bool:
-        """Deliver what is due; return False where that has to wait, in the state, for the next round."""
-        permission = self._permission
-        try:
-            done = collector.send_due(
-                self._state,
-                self.client.registry,
-                permit=permission.sends,
-                covers=permission.may_send,
-                prepare=lambda rows: permission.meet(rows, consent),
-            )
-        except (StateError, MemoryError) as error:
-            self._wait(error, error.fault if isinstance(error, StateError) else Fault.FULL, 0.0)
-            return False
-        self.dispatched = self.dispatched.plus(done)
-        return True
+        time.sleep(PAUSE)
 
     def close(self) -> None:
         """Write what is in memory to the disk; the next run delivers what waits."""

@@ -235,11 +235,6 @@ def _word(raw: Any) -> str:
 
 Pick = Literal["last", "mean", "sum"]  # how several readings of a period become its value
 
-Missing = Literal["skip", "repeat", "zero"]
-"""What is reported for a period without readings: nothing, the value before, or zero."""
-
-MOST_FILLED: Final = 1000  # periods filled in one gap; a longer gap is an outage, or a time that is wrong
-
 
 @dataclass(frozen=True, slots=True)
 class Due:
@@ -257,8 +252,7 @@ class Seen:
     late: int = 0  # of a period that had been reported
     duplicate: int = 0  # at the very time of another one of its period: the first stands
     already: int = 0  # of a period that an earlier run reported
-    missing: int = 0  # periods without a reading
-    filled: int = 0  # those of them that were reported all the same
+    missing: int = 0  # periods without a reading: nothing is reported of them
 
 
 @dataclass
@@ -274,15 +268,12 @@ class _Open:
 class Alignment:
     """Aligns readings to a metric's periods; nothing up to `done`, the last period reported before, comes again."""
 
-    def __init__(
-        self, metric: Metric, *, pick: Pick = "last", missing: Missing = "skip", done: int | None = None
-    ) -> None:
-        _check(metric, pick, missing)
-        self._period, self._pick, self._missing = metric.period, pick, missing
+    def __init__(self, metric: Metric, *, pick: Pick = "last", done: int | None = None) -> None:
+        _check(metric, pick)
+        self._period, self._pick = metric.period, pick
         self._whole = metric.domain.value_type is int
         self._done, self._settled = done, done
         self._open: _Open | None = None
-        self._before: Any = None
         self.seen = Seen()
 
     @property
@@ -301,7 +292,7 @@ class Alignment:
             if self._settled is not None and number <= self._settled and not resuming:
                 self.seen.late += reading.value is not None
                 return
-            yield from self._fill(number)
+            self._pass_over(number)
             self._open = _Open(number)
         if reading.value is not None:
             self._add(self._open, number, reading)
@@ -311,8 +302,8 @@ class Alignment:
         number = self._period.number(now)
         if self._open is not None and number > self._open.period:
             yield from self._close()
-        if self._open is None and self._settled is not None:
-            yield from self._fill(number)
+        if self._open is None:
+            self._pass_over(number)
 
     def finish(self) -> Iterator[Due]:
         """Yield the open period: nothing more will come."""
@@ -342,12 +333,9 @@ class Alignment:
     def _close(self) -> Iterator[Due]:
         assert self._open is not None
         current, self._open = self._open, None
-        value = self._value(current.values) if current.values else None
-        self._before = self._before if value is None else value
-        if self._is_done(current.period):
-            return
-        self._settled = current.period
-        yield Due(current.period, value)
+        if not self._is_done(current.period):
+            self._settled = current.period
+            yield Due(current.period, self._value(current.values) if current.values else None)
 
     def _value(self, values: list[Any]) -> Any:
         if self._pick == "last":
@@ -359,30 +347,19 @@ class Alignment:
         except OverflowError:  # past the largest float, which no domain takes
             return math.inf
 
-    def _fill(self, until: int) -> Iterator[Due]:
-        """Close the periods before `until` that had no reading."""
-        if self._settled is None or until <= self._settled + 1:
-            return
-        gap = range(self._settled + 1, until)
-        self._settled = until - 1
-        self.seen.missing += len(gap)
-        value = 0 if self._missing == "zero" else self._before
-        if self._missing == "skip" or value is None:
-            return
-        for period in gap[:MOST_FILLED]:
-            self.seen.filled += 1
-            yield Due(period, value)
+    def _pass_over(self, until: int) -> None:
+        """Count the periods before `until` that had no reading."""
+        if self._settled is not None and until > self._settled + 1:
+            self.seen.missing += until - self._settled - 1
+            self._settled = until - 1
 
 
-def _check(metric: Metric, pick: str, missing: str) -> None:
-    for name, choice, choices in (("pick", pick, get_args(Pick)), ("missing", missing, get_args(Missing))):
-        if choice not in choices:
-            raise ParameterError(f"{name} = {choice!r}: choose one of {', '.join(choices)}")
+def _check(metric: Metric, pick: str) -> None:
+    if pick not in get_args(Pick):
+        raise ParameterError(f"pick = {pick!r}: choose one of {', '.join(get_args(Pick))}")
     if metric.domain.value_type is tuple:
         raise ParameterError(f"{metric.id} takes several values together, and a reading is one: record it in a program")
     if pick != "last" and metric.domain.value_type is str:
         raise ParameterError(f"{metric.id} has no numbers: of several readings only the last can be picked")
     if pick == "mean" and metric.domain.value_type is int:
         raise ParameterError(f"{metric.id} takes whole numbers, and a mean is none: pick the last, or the sum")
-    if missing == "zero" and metric.domain.value_type is str:
-        raise ParameterError(f"{metric.id} has no zero: skip what is missing, or repeat the value before")

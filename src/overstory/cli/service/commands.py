@@ -224,7 +224,6 @@ GATEWAY: Final = Command(
     Group(
         "periods",
         Option("--pick", "value of a period with several readings", choices=("last", "mean", "sum"), default="last"),
-        Option("--missing", "value of a period without readings", choices=("skip", "repeat", "zero"), default="skip"),
         Option("--wait", "how long a stream waits for late readings after a period", "SECONDS", float, 60.0),
     ),
     Group(

@@ -36,7 +36,6 @@ def run(args: argparse.Namespace) -> Done:
         metric=args.metric,
         state=args.state,
         pick=args.pick,
-        missing=args.missing,
         clock="real" if streamed else "readings",
         spread=args.spread,
         agree=args.agree,
@@ -83,8 +82,7 @@ def outcome_lines(outcome: dict[str, Any]) -> list[str]:
     reports = (
         f"{plural(made, 'period')} reported{f' ({refused})' if refused else ''}, "
         + (f"{unasked:,} in which this device was not asked, " if unasked else "")
-        + f"{seen['missing']:,} missing, "
-        f"of which {seen['filled']:,} filled; {outcome['handed_over']:,} handed over, {dropped:,} refused, "
+        + f"{seen['missing']:,} missing; {outcome['handed_over']:,} handed over, {dropped:,} refused, "
         f"{outcome['waiting']:,} waiting" + (f" ({outcome['trouble']})" if outcome["trouble"] else "")
     )
     said, window = partial(epsilon_text, unbounded="without bound"), ""

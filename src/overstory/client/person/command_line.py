@@ -67,7 +67,4 @@ def _add_own(parser: argparse.ArgumentParser, name: str, *, alone: bool) -> None
     if name == "forget":
         parser.add_argument("--yes", action="store_true", help="do not ask")
     if name == "view":
-        parser.add_argument(
-            "--reports", type=int, default=5, metavar="N", help="explain N reports of each metric (default: 5)"
-        )
         parser.add_argument("--html", metavar="FILE", help="write an HTML page instead")

@@ -227,7 +227,7 @@ def choose(context: CommandContext, args: argparse.Namespace) -> None:
     consent = store_choice(context.paths, context.registry, choice, today, server=server, moved=moved)
     if choice != "off":
         with contextlib.suppress(OSError, StateError):  # the commands after this one would need the file again
-            introduce(context.paths, context.name, context.registry)
+            introduce(context.paths, context.name, context.registry, consent.server)
     effective = context.effective
     if args.json:
         about = {"choice": str(consent.choice), "date": consent.date, "registry": consent.registry}
@@ -384,8 +384,6 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
 
     if args.json and args.html:
         raise ParameterError("--json and --html are two ways to show it: give one")
-    if args.reports < 0:
-        raise ParameterError(f"--reports {args.reports}: give a whole number from 0")
     status = _status(context)
     try:
         with State(context.paths).snapshot() as rows:
@@ -395,10 +393,10 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
     view = View(context.name, status, metrics, context.registry.oblivious)
     if args.html:
         accent = accents(*context.registry.colors)
-        page = as_page(build(view, reports=args.reports), contents=True, accent=accent)
+        page = as_page(build(view), contents=True, accent=accent)
         Path(args.html).write_text(page, encoding="utf-8")
         say(f"written: {args.html}")
     elif args.json:
         say_json(view_json(view))
     else:
-        sys.stdout.write(as_text(build(view, reports=args.reports)))
+        sys.stdout.write(as_text(build(view)))

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from overstory.client.budget import Allowance, ledger_of
-from overstory.client.consent import NEW, Choice, EffectiveChoice, pinned, refused
+from overstory.client.consent import NEW, Choice, EffectiveChoice
 from overstory.client.outcomes import Fault, StateError
-from overstory.client.state.files import StatePaths
-from overstory.client.state.rows import LONGEST_DELAY, Rows, RowState
+from overstory.client.state.files import StatePaths, read_application
+from overstory.client.state.rows import LONGEST_DELAY, Rows
 from overstory.client.state.secret_file import read_secret
 from overstory.client.state.state import UNCHECKED, State, machine_id
-from overstory.client.upload.delivery import ASKED, COPIED, DAY, RELAY, CollectorHealth, problem_words
+from overstory.client.upload.delivery import ASKED, COPIED, DAY, CollectorHealth, problem_words
 from overstory.presentation.formats import date_words, duration, plural
 from overstory.presentation.render_text import Layout, unbroken
 from overstory.privacy.registry.cost import (
@@ -32,11 +32,10 @@ from overstory.privacy.registry.cost import (
 if TYPE_CHECKING:
     from overstory.privacy.statements import Claim
     from overstory.protocol.metrics import Metric, MetricRegistry
-    from overstory.protocol.metrics.tables import ObliviousRoute
 
 
 SCREEN: Final = 12  # lines of a first screen, of 100 places each
-FIRST: Final = "the first collector that this application names"
+NOWHERE: Final = "nobody yet; you are asked again before any are sent"
 
 
 def metric_line(metric: Metric) -> str:
@@ -65,51 +64,19 @@ def one_screen(above: Sequence[str], texts: Sequence[str], below: Sequence[str],
     return shown(max(fit, default=min(1, len(texts))))
 
 
-@dataclass(frozen=True)
-class RelayStatus:
-    """The relay of an application's oblivious metrics."""
-
-    route: ObliviousRoute | None  # None where the registry names none: nothing can be sent
-    metrics: tuple[str, ...]  # those whose reports go through it and no other way
-    waits: Mapping[str, str] = field(default_factory=dict)  # by metric, the last answer to a report that still waits
-    direct: tuple[str, ...] = ()  # the other metrics
-
-    def words(self) -> Iterator[str]:
-        if self.route is not None:
-            names = ", ".join(self.metrics)
-            yield f"reports of {names} go there through the relay {self.route.described}, and never another way"
-        if self.direct:
-            yield f"reports of {', '.join(self.direct)} go there directly, from your device's address"
-        yield from self.troubles()
-
-    def troubles(self) -> Iterator[str]:
-        """Say which reports wait, and why."""
-        if self.route is None:
-            yield f"reports of {', '.join(self.metrics)} wait: they go through a relay, and the registry names none"
-        for metric, why in self.waits.items():
-            yield f"reports of {metric} wait: {why}"
-
-    def to_json(self) -> dict[str, Any]:
-        relay, operator = (None, None) if self.route is None else (self.route.relay, self.route.operator)
-        return {"relay": relay, "operator": operator, "metrics": list(self.metrics), "waits": dict(self.waits)}
+def relayed(registry: Mapping[str, Metric]) -> list[str]:
+    """Return the metrics whose reports go through a relay."""
+    return [name for name, metric in registry.items() if metric.is_oblivious]
 
 
-def relay_status(registry: MetricRegistry, rows: Rows | None = None) -> RelayStatus | None:
-    """Return the relay of a registry, and what waits for it; None where no metric is oblivious."""
-    names = tuple(name for name, metric in registry.items() if metric.is_oblivious)
-    if not names:
-        return None
-    waits: dict[str, str] = {}
-    for name in names:
-        if rows is None or registry.oblivious is None:
-            break
-        # What the relay answered to the report that was tried most often.
-        waiting = [row for row in rows.outbox.rows(name, RowState.WAITING) if (row.answer or "").startswith(RELAY)]
-        answer = max(waiting, key=lambda row: row.attempts).answer if waiting else None
-        if answer:
-            passing = f"the relay does not take them now ({answer.removeprefix(RELAY)})"
-            waits[name] = problem_words(answer) or passing
-    return RelayStatus(registry.oblivious, names, waits, tuple(name for name in registry if name not in names))
+def ways(registry: MetricRegistry) -> Iterator[str]:
+    """Say which reports go through the relay, and which directly; nothing where the registry names none."""
+    names, route = relayed(registry), registry.oblivious
+    direct = ", ".join(name for name in registry if name not in names)
+    if names and route is not None:
+        yield f"reports of {', '.join(names)} go there through the relay {route.described}, and never another way"
+        if direct:
+            yield f"reports of {direct} go there directly, from your device's address"
 
 
 def due_words(first: float, last: float) -> str:
@@ -180,8 +147,8 @@ class Status:
     notes: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()  # what `spent` does not know, a sentence each
     totals: tuple[TotalCost, ...] = ()  # what the metrics have cost together
-    server: str | None = None  # the collector that reports may go to; None where none is known yet
-    relay: RelayStatus | None = None  # that reports of oblivious metrics go through; None where no metric is oblivious
+    server: str | None = None  # the collector that reports may go to; None where the choice names none
+    relay_failures: int = 0  # how often in a row the relay has failed, by the metric for which it failed most
     registry: MetricRegistry | None = None  # the metrics; None where none are known
     # when this device is asked next, as a period's label by metric, where it is before the metric's end; None where
     # nothing has a panel, or there is no secret yet
@@ -216,13 +183,12 @@ class Status:
 
     def first_words(self, more: str = "--details") -> list[str]:
         """Say the most important of it: a screen of lines where nothing is wrong; `more` is where the rest is."""
-        registry, relay, choice = self.registry, self.relay, self.effective.choice
-        where = f"; reports go to: {self.server or FIRST}" if choice is Choice.ON else ""
+        registry, choice = self.registry, self.effective.choice
+        where = f"; reports go to: {self.server or NOWHERE}" if choice is Choice.ON else ""
         below = [
             *([f"{asked_by(registry)}{where}"] if registry else ()),
             *self._asks_again(),
             next(self._queue()),
-            *(() if relay is None else relay.troubles()),
             *self._faults(),
             *(f"note: {note}" for note in self.notes),
             f"{'' if choice is Choice.OFF else 'to stop: `off`; '}the rest: {more}",
@@ -238,9 +204,8 @@ class Status:
         consent = self.effective.consent
         if consent is not None and consent.choice is not Choice.OFF:
             yield f"{_CHOSE[consent.choice].format(consent.date)}: {', '.join(consent.metrics) or 'nothing'}"
-            yield f"reports go to: {self.server or FIRST}"
-        if self.relay is not None:
-            yield from self.relay.words()
+            yield f"reports go to: {self.server or NOWHERE}"
+        yield from () if self.registry is None else ways(self.registry)
         yield from self._asks_again()
         yield f"state: {self.folder}"
         yield from self._queue()
@@ -252,6 +217,8 @@ class Status:
         yield from self.caveats
         if self.failures:
             yield f"the collector has failed {self.failures}x in a row; what waits is tried again later"
+        if self.relay_failures:
+            yield f"the relay has failed {self.relay_failures}x in a row; what waits is tried again later"
         yield from self._problems()
 
     def _problems(self) -> Iterator[str]:
@@ -294,7 +261,7 @@ class Status:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; an epsilon without bound is null."""
-        consent = self.effective.consent
+        consent, relay = self.effective.consent, None if self.registry is None else self.registry.oblivious
         return {
             "choice": str(self.effective.choice),
             "cause": self.effective.cause,
@@ -309,7 +276,7 @@ class Status:
             "not_asked": list(self.missing),
             "asked_again": {name: list(reasons) for name, reasons in self.missing.items()},
             "server": self.server,
-            **({} if self.relay is None else {"relay": self.relay.to_json()}),
+            **({} if relay is None else {"relay": relay.to_json() | {"failures": self.relay_failures}}),
             "folder": str(self.folder),
             "waiting": self.outbox.get("waiting", 0) + self.pending,
             "due_in_seconds": None if self.due is None else [math.ceil(seconds) for seconds in self.due],
@@ -344,14 +311,15 @@ def read_status(
     state, consent = State(paths), effective.consent
     status = Status(
         effective,
-        dict.fromkeys(registry, (NEW,)) if consent is None else consent.missing(registry, server),
+        dict.fromkeys(registry, (NEW,))
+        if consent is None
+        else consent.missing(registry, server or read_application(paths).server),
         paths.folder,
         pending,
         due=due_in(dues, now),
         problem=problem,
         clock=None if consent is None else _before_consent(consent.date, now),
         server=None if consent is None else consent.server,
-        relay=relay_status(registry),
         registry=registry,
     )
     if not state.exists:
@@ -379,12 +347,11 @@ def _completed(
     waiting, other = rows.outbox.dues(), server is not None and rows.recall(ASKED) not in {None, server}
     names = ("", *sorted({metric for metric, _ in waiting}))
     health = {name: CollectorHealth() if other else CollectorHealth.of(rows, name) for name in names}
+    # What the collector has against a metric is a problem; without one, it is the relay that failed.
+    failing = [health[name].failures for name in relayed(registry) if name in health and not health[name].problem]
     times = [*dues, *(max(due, health[""].until(due), health[name].until(due)) for name, due in waiting)]
-    held_to, missing = _held_to(status, rows, registry, server)
     return replace(
         status,
-        missing=missing,
-        server=held_to,
         outbox={str(name): number for name, number in rows.outbox.tally().items()},
         counts=rows.counts(),
         due=due_in(times, now),
@@ -395,7 +362,7 @@ def _completed(
         spent=tuple(metric_cost(metric, so_far=ledger, budget=registry.budget) for metric in registry.values()),
         caveats=() if rows.recall(COPIED) is None else (COPY_SENT,),
         totals=totals_so_far(ledger),
-        relay=relay_status(registry, rows),
+        relay_failures=max(failing, default=0),
     )
 
 
@@ -422,20 +389,6 @@ def _next_answers(paths: StatePaths, rows: Rows, registry: MetricRegistry, now: 
                 found.append((metric.period.start(period), metric.id, metric.period.label(period)))
                 break
     return {name: label for _, name, label in sorted(found)}
-
-
-def _held_to(
-    status: Status, rows: Rows, registry: Mapping[str, Metric], server: str | None
-) -> tuple[str | None, Mapping[str, tuple[str, ...]]]:
-    """Return the collector that the choice is held to, and what is missing where reports would go to another one."""
-    consent, missing = status.effective.consent, status.missing
-    if consent is None or consent.choice is not Choice.ON:
-        return status.server, missing
-    first, other = pinned(rows, consent), server or refused(rows, consent)
-    if first is None or other in {None, first} or None not in {consent.server, server}:
-        return first, missing
-    reason = f"reports would go to {other}, not to {first}"
-    return first, {name: (*missing.get(name, ()), reason) for name in registry}
 
 
 def _before_consent(chosen: str, now: float) -> str | None:

@@ -15,9 +15,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.client.budget import ledger_of
-from overstory.client.consent import WORDS, Choice, Consent, origin, pinned, read_consent
+from overstory.client.consent import WORDS, Choice, Consent, named_collector, read_consent
 from overstory.client.outcomes import ConsentError, StateError
-from overstory.client.person.status import FIRST, SCREEN, Status, asked_by, metric_line, one_screen, relay_status
+from overstory.client.person.status import NOWHERE, SCREEN, Status, asked_by, metric_line, one_screen, ways
 from overstory.client.state.files import StatePaths
 from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
 from overstory.client.state.state import State
@@ -71,13 +71,10 @@ def asked_of(paths: StatePaths, registry: MetricRegistry, server: str | None, to
     before, state, spent = None, State(paths), None
     with contextlib.suppress(ConsentError):
         before = read_consent(paths)
-    collector = None if before is None or before.choice is not Choice.ON else before.server
     if state.exists:
         with contextlib.suppress(StateError), state.snapshot() as rows:
-            if before is not None and before.choice is Choice.ON:
-                collector = pinned(rows, before)
             spent = ledger_of(rows, registry)
-    named = collector if server is None else origin(server)
+    named = named_collector(paths, server)
     costs = {name: metric_cost(metric, so_far=spent, budget=registry.budget) for name, metric in registry.items()}
     chosen = before is not None and before.choice is not Choice.OFF
     changes = before.missing(registry, named) if chosen and before else {}
@@ -112,7 +109,7 @@ def first_screen(asked: Asked, more: str) -> Iterator[Block]:
         if before is not None
     ]
     lines = [*changed, *(metric_line(metric) for name, metric in registry.items() if name not in asked.changes)]
-    who = f"{asked_by(registry)}; reports go to: {asked.server or FIRST}"
+    who = f"{asked_by(registry)}; reports go to: {asked.server or NOWHERE}"
     below = who, f"to stop: `off`, at any time; the rest: {more}"
     yield Lines(*one_screen(in_two_sentences(registry), lines, below, more, SCREEN - 2))
 
@@ -149,11 +146,8 @@ def _ending(asked: Asked) -> Iterator[str]:
         yield "There is no budget: reports go on until each metric's end, and add up."
     else:
         yield from budget_words(asked.registry.budget, asked.registry.values())
-    where = asked.server or f"{FIRST}, and to no other after it"
-    yield f"reports go to: {where}"
-    relay = relay_status(asked.registry)
-    if relay is not None:
-        yield from relay.words()
+    yield f"reports go to: {asked.server or NOWHERE}"
+    yield from ways(asked.registry)
 
 
 def question_json(asked: Asked) -> dict[str, Any]:
@@ -453,7 +447,7 @@ class View:
     route: ObliviousRoute | None = None  # the registry's relay
 
 
-def build(view: View, *, reports: int) -> Iterator[Block]:
+def build(view: View, *, reports: int = 5) -> Iterator[Block]:
     """Return the blocks of a device's view, with the bytes of at most `reports` reports per metric."""
     yield Heading(1, f"What {view.app or 'this program'} sends from this device")
     first = list(view.status.first_words("below"))

@@ -42,7 +42,7 @@ class StatePaths:
         self.next, self.replaced = folder / "secret.next", folder / "secret.old"
         # What was reported and what waits; the person's choice.
         self.database, self.consent = folder / "state.db", folder / "consent.json"
-        # The application's name and its registry, both public; what processes lock: its content marks a begun state.
+        # What the application says of itself, all public; what processes lock: its content marks a begun state.
         self.application, self.lock = folder / "application.json", folder / "lock"
 
     def __repr__(self) -> str:
@@ -317,15 +317,17 @@ NOT_LEFT: Final = (
 
 @dataclass(frozen=True)
 class Application:
-    """The name and the registry that a program stored."""
+    """What a program says of itself, all of it public."""
 
     name: str | None = None  # the application's name; None where the state does not say it
     registry: str | None = None  # the text of its metric registry; None where there is none
+    server: str | None = None  # the collector that it sends to, as scheme, host and port; None where it has none yet
 
 
-def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry) -> None:
-    """Leave a program's name and registry in its state, unless they are there; without a name, the one there stays."""
-    about = {"version": VERSION, "name": name or read_application(paths).name, "registry": registry.text}
+def introduce(paths: StatePaths, name: str | None, registry: MetricRegistry, server: str | None) -> None:
+    """Leave what a program says of itself in its state, unless it is there; a name or collector that is None stays."""
+    left = read_application(paths)
+    about = {"version": VERSION, "name": name or left.name, "registry": registry.text, "server": server or left.server}
     content = json.dumps(about).encode()
     with contextlib.suppress(OSError):
         if paths.application.read_bytes() == content:
@@ -339,12 +341,14 @@ def read_application(paths: StatePaths) -> Application:
     """Return what a program stored about itself; None where it cannot be read."""
     try:
         read = json.loads(paths.application.read_bytes())
-        name, registry = read["name"], read["registry"]
-        if not (name is None or check_app(name)) or not isinstance(registry, str | None):
+        name, registry, server = read["name"], read["registry"], read["server"]
+        if not (name is None or check_app(name)) or not all(
+            isinstance(text, str | None) for text in (registry, server)
+        ):
             return Application()
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ParameterError):
         return Application()
-    return Application(name, registry)
+    return Application(name, registry, server)
 
 
 def left_registry(paths: StatePaths) -> MetricRegistry:

@@ -58,7 +58,6 @@ NO_KEY: Final = "no usable key"
 KEYS_REFUSED: Final = "keys refused"
 UNOPENED: Final = "an answer that does not open"
 _RELAY_PROBLEMS: Final = {
-    f"{RELAY}{NO_RELAY}": "the registry names no relay",
     f"{RELAY}{NO_KEY}": "this version can use no key of the registry",
     f"{RELAY}{KEYS_REFUSED}": "the collector refuses the registry's keys",
     f"{RELAY}{UNOPENED}": "the answers are encrypted for another request",
@@ -257,7 +256,8 @@ class Collector:
     server: str  # its address
     transport: Transport  # how requests travel
     token: str = field(default="", repr=False)  # the application's write token
-    lease: float = 120.0  # for which reports are those of the process that took them; a crash delays them by it
+    # seconds for which reports are those of the process that took them, beside the round's; a crash delays them by it
+    lease: float = 120.0
     timeout: float = 30.0  # seconds for one request, at most
     uniform: Uniform = random.SystemRandom().random  # draws delays, and the order
     clock: Callable[[], float] = time.time  # the time of day, in unix seconds
@@ -275,11 +275,10 @@ class Collector:
         seconds: float = math.inf,
         permit: Permit = lambda: True,
         covers: Covers = lambda _: True,
-        prepare: Callable[[Rows], object] = lambda _: None,
     ) -> Round:
-        """Send what is due, within a time limit; where `prepare` raises in the first transaction, nothing is leased."""
-        lease = self.lease + (max(seconds, 0.0) if math.isfinite(seconds) else 0.0)
-        return Delivery(self, state, registry, permit, covers, time.monotonic() + seconds, lease).run(prepare)
+        """Send what is due, within a time limit."""
+        lease = self.lease and self.lease + (max(seconds, 0.0) if math.isfinite(seconds) else 0.0)
+        return Delivery(self, state, registry, permit, covers, time.monotonic() + seconds, lease).run()
 
     def spread(self) -> float:
         """Draw the delay of a report after a failure, as a share of the longest one."""
@@ -359,12 +358,11 @@ class Delivery:
     _health: CollectorHealth = field(default_factory=CollectorHealth)
     _failures: dict[str, int] = field(default_factory=dict)
 
-    def run(self, prepare: Callable[[Rows], object]) -> Round:
+    def run(self) -> Round:
         self._permitted = self.permit()
         if self._permitted is None:
             return self.done
         with self.state.transaction() as rows:
-            prepare(rows)
             self._notice_move(rows)
             taken = self._take(rows)
         while taken:
