@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.kernels.columns import C1, C2, ONE, are_few, column
-from overstory.kernels.devices import GOLDEN, mix
+from overstory.kernels.devices import stream_words
 from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
@@ -79,17 +79,12 @@ def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
     """Return every seed's matrix, its rows as masks of bits: `protocol.kinds.hashes.matrix_rows` of many."""
     if are_few(len(seeds) * hash_bits // TOGETHER, HASHING):
         words = (seeds.astype(np.uint64) << np.uint64(8))[:, None] | np.arange(hash_bits, dtype=np.uint64)
-        return np.asarray(split_mix(words) >> np.uint64(64 - num_bits))
+        return np.asarray(stream_words(np.zeros(1, np.uint64), words) >> np.uint64(64 - num_bits))
     from overstory.kernels.hashing import fill_masks
 
     out = np.empty((len(seeds), hash_bits), np.uint64)
     fill_masks(seeds.astype(np.uint64), np.uint64(64 - num_bits), out)
     return out
-
-
-def split_mix(words: U64) -> U64:
-    """Return word ``i`` of SplitMix64 with seed 0 for each ``i``."""
-    return mix(words * GOLDEN + GOLDEN)
 
 
 def encode_linear(words: U64, symbols: NDArray[Any], seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U32:

@@ -202,12 +202,12 @@ def predict(candidates: CandidateMap, coefficients: F64) -> F64:
 
 def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
     """Return 64 bits per candidate that agree whenever two columns are equal, shape (M,)."""
-    from overstory.kernels.small_hashes import split_mix
+    from overstory.kernels.devices import stream_words
     from overstory.kernels.threads import in_parts
 
     out = np.zeros(candidates.num_candidates, np.uint64)
     numbers = np.arange(candidates.num_cohorts)[:, None] << 16 | np.arange(candidates.num_bits)
-    table = split_mix(numbers.astype(np.uint64))
+    table = stream_words(np.zeros(1, np.uint64), numbers)
 
     def part(first: int, stop: int) -> None:
         for start in range(first, stop, BLOCK):
