@@ -11,8 +11,8 @@ from overstory.analysis.kinds import base
 from overstory.analysis.kinds.base import SimulatedDevices, positions_of, support_of, words_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
+from overstory.protocol.kinds.bits import Bloom
 from overstory.protocol.kinds.hashes import SeededHash, value_word
-from overstory.protocol.kinds.rappor import Bloom
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.numeric import Hybrid, Interval, RangeRandomizer, SquareWave
 

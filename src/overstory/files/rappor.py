@@ -281,7 +281,7 @@ class RapporParameters:
 
     def mechanism(self, hash_family: str | None = None) -> BitMechanism:
         """Return the mechanism, with its own hash family or with another one."""
-        from overstory.protocol.kinds.rappor import rappor
+        from overstory.protocol.kinds.bits import rappor
 
         return rappor(
             num_bits=self.k,

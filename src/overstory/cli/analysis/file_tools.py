@@ -41,8 +41,7 @@ from overstory.presentation.document import Lines
 from overstory.presentation.formats import epsilons_text, in_bytes, plural
 from overstory.protocol.errors import FormatError, ParameterError, suggestion
 from overstory.protocol.kinds.base import Kind, Report
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import as_googles_client
+from overstory.protocol.kinds.bits import BitMechanism, as_googles_client
 from overstory.protocol.sampling import KeyedEntropy, Responder, SystemEntropy, context
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.upload import decode_batch, encode_reports
