@@ -11,7 +11,7 @@ from pathlib import Path
 from overstory.cli.output import Answer, progress
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Lines
-from overstory.presentation.render_markup import as_latex
+from overstory.presentation.render_text import as_latex
 from overstory.protocol.errors import ParameterError
 from papers.page import markdown, overview, page, verdicts
 from papers.run import EXPERIMENTS, experiment, load, reproduce

@@ -53,7 +53,7 @@ from overstory.files.io import (
     writing_text,
 )
 from overstory.presentation.formats import finite, plural
-from overstory.presentation.render_data import quoted
+from overstory.presentation.render_text import quoted
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Encoding
 from overstory.protocol.kinds.bits import BitMechanism

@@ -1,22 +1,27 @@
-"""Documents as text: for a terminal, in bold and grey and as wide as it is, and for whatever else reads lines.
+"""Documents as plain text: for a terminal, a pipe or a log, as Markdown; their tables as LaTeX, CSV and JSON.
 
-Nothing that a document holds can steer the terminal: what is not printable is escaped.
+Nothing that a document holds is markup or can steer the terminal: what is not printable is escaped.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 import os
+import re
 import shutil
 import sys
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Final
+from itertools import chain, islice, zip_longest
+from typing import TYPE_CHECKING, Any, Final
 
 from overstory.presentation.document import (
     Block,
+    Column,
     Figure,
     Form,
     Heading,
@@ -30,7 +35,10 @@ from overstory.presentation.document import (
     Table,
     unfolded,
 )
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import TRUTH, data_text, finite, printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORCING: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")  # variables that ask for bold and grey where there is no terminal
 ELSEWHERE: Final = 120  # the width of a table in a file or a pipe
@@ -208,3 +216,212 @@ def _width(text: str) -> int:
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text
     )
+
+
+def as_markdown(blocks: Iterable[Block]) -> str:
+    """Return blocks as a Markdown text."""
+    return "\n\n".join("\n".join(_markdown(block)) for block in unfolded(blocks) if not isinstance(block, Form)) + "\n"
+
+
+def _markdown(block: Block) -> Iterable[str]:
+    if isinstance(block, Table):
+        return _markdown_table(block)
+    if isinstance(block, Preformatted):
+        return (f"    {printable(line)}" for line in block.text.split("\n"))
+    return _lists(block) if isinstance(block, Lines | KeyValues | Links) else (_line(block),)
+
+
+def _line(block: Block) -> str:
+    match block:
+        case Heading(level, text):
+            return f"{'#' * level} {escaped(text)}"
+        case Paragraph(text):
+            return escaped(text)
+        case Notice(text, more=more):
+            return " ".join((f"**{escaped(text)}**", *map(escaped, more)))
+        case Link(text, address):
+            return f"[{escaped(text)}]({address})"
+        case Figure(picture):
+            return f"![{escaped(picture.alt)}]({picture.name}.svg)"
+    return ""
+
+
+def _lists(block: Lines | KeyValues | Links) -> Iterator[str]:
+    if isinstance(block, Lines):
+        yield from (f"- {escaped(text)}" for text in block.texts)
+    elif isinstance(block, KeyValues):
+        yield from (f"- **{escaped(name)}**: {_linked(text)}" for name, text in block.pairs)
+    else:
+        yield from (f"- [{escaped(text)}]({address})" for text, address in block.places)
+
+
+def _markdown_table(table: Table) -> Iterator[str]:
+    if table.caption:
+        yield from (f"{escaped(table.caption)}:", "")
+    yield f"| {' | '.join(escaped(column.title) for column in table.columns)} |"
+    yield f"|{'|'.join('---' if column.is_left else '---:' for column in table.columns)}|"
+    yield from (f"| {' | '.join(map(escaped, cells))} |" for cells in table.cells())
+
+
+def _linked(text: str) -> str:
+    is_address = text.startswith(("https://", "http://")) and not re.search(r"[\s<>]", text)
+    return f"<{printable(text)}>" if is_address else escaped(text)
+
+
+def escaped(text: str) -> str:
+    """Return a text that Markdown shows as it is."""
+    text = re.sub(r"[\\`*<|~]|(?<![^\W_])_|_(?![^\W_])", r"\\\g<0>", printable(text))
+    text = re.sub(r"\](?=[(\[:])", r"]\\", text)
+    text = re.sub(r"^(\s*)([#>]|[+-](?=\s|$)|[=-](?=[=-]))", r"\1\\\2", text)
+    return re.sub(r"^(\s*\d+)([.)])(?=\s|$)", r"\1\\\2", text)
+
+
+LATEX: Final = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "ε": r"$\varepsilon$",
+    "±": r"$\pm$",
+    "×": r"$\times$",
+    "\N{MINUS SIGN}": "$-$",
+} | {mark: f"\\{mark}" for mark in "&%$#_{}"}
+BARS: Final = re.compile(r"[\u2580-\u259f ]*")  # what a terminal draws with: a column of nothing else is left out
+
+
+def as_latex(blocks: Iterable[Block]) -> str:
+    """Return the tables among some blocks; one without a caption has the heading above it."""
+    caption, tables = "", list[str]()
+    for block in blocks:
+        if isinstance(block, Heading):
+            caption = block.text
+        elif isinstance(block, Table):
+            tables.append("\n".join(_latex_table(block, block.caption or caption)) + "\n")
+    return "% \\usepackage{booktabs}\n" + "\n".join(tables)
+
+
+def _latex_table(table: Table, caption: str) -> Iterator[str]:
+    rows = list(table.cells())
+    kept = [place for place in range(len(table.columns)) if not all(BARS.fullmatch(row[place]) for row in rows)]
+    yield "\\begin{table}"
+    if caption:
+        yield f"  \\caption{{{latex_escaped(caption)}}}"
+    yield f"  \\begin{{tabular}}{{{''.join('l' if table.columns[place].is_left else 'r' for place in kept)}}}"
+    yield "    \\toprule"
+    yield f"    {' & '.join(latex_escaped(table.columns[place].title) for place in kept)} \\\\"
+    yield "    \\midrule"
+    yield from (f"    {' & '.join(latex_escaped(row[place]) for place in kept)} \\\\" for row in rows)
+    yield from ("    \\bottomrule", "  \\end{tabular}", "\\end{table}")
+
+
+def latex_escaped(text: str) -> str:
+    """Return a text that LaTeX shows as it is."""
+    return "".join(LATEX.get(mark, mark) for mark in printable(text))
+
+
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a cell that a spreadsheet takes for a formula starts with; the last four are full-width forms."""
+IN_QUOTES: Final = re.compile(r'[,"\r\n]')  # what makes a field need quotes
+MARK: Final = "'"  # put before such a cell; a reader that wants the exact value takes one away
+CHUNK: Final = 256
+"""Records that are written together, column by column: of many more, the garbage collector would look at each again."""
+
+
+def as_json(table: Table) -> list[dict[str, Any]]:
+    """Return a dictionary of JSON values for each row."""
+    keys = _keys(table.columns)
+    return [{key: finite(row[key]) for key in keys} for row in table.rows]
+
+
+def as_csv(table: Table) -> Iterator[str]:
+    """Yield the lines of a CSV file."""
+    named = {key: key if column.keys else column.csv or key for column in table.columns for key in column.data_keys}
+    return chain((csv_line(named.values()),), csv_records([row[key] for key in named] for row in table.rows))
+
+
+def as_arrow(table: Table) -> pa.Table:
+    """Return an Arrow table; a column is of texts where only some are, such as names and numbers of quantiles."""
+    import pyarrow as pa
+
+    rows, columns = as_json(table), {}
+    for key in _keys(table.columns):
+        values = [row[key] for row in rows]
+        is_mixed = any(isinstance(value, str) for value in values)
+        columns[key] = [None if value is None else data_text(value) for value in values] if is_mixed else values
+    return pa.table(columns)
+
+
+def as_parquet(table: Table) -> bytes:
+    """Return a Parquet file of `as_arrow`."""
+    from pyarrow import parquet
+
+    file = io.BytesIO()
+    parquet.write_table(as_arrow(table), file)
+    return file.getvalue()
+
+
+def csv_lines(columns: Iterable[Column], records: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Return a header and a line per record; a record holds the values of all columns, in their order."""
+    header = csv_line(name for column in columns for name in (column.keys or (column.csv or column.name,)))
+    return chain((header,), csv_records(records))
+
+
+def csv_records(records: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Return a line per record, each as long as the first; what a cell needs is asked once for many of its column."""
+    rest = iter(records)
+    return chain.from_iterable(map(_written_together, iter(lambda: tuple(islice(rest, CHUNK)), ())))
+
+
+def _written_together(records: tuple[Sequence[Any], ...]) -> Iterator[str]:
+    forms, columns = zip(*map(_written, zip(*records, strict=True)), strict=True)
+    return map((",".join(forms) + "\n").__mod__, zip(*columns, strict=True))
+
+
+def _written(cells: tuple[Any, ...]) -> tuple[str, Iterable[Any]]:
+    """Return cells of a column, and the form that writes each of them as `quoted` does its `data_text`."""
+    kinds = set(map(type, cells))
+    if kinds == {float} and math.isfinite(sum(cells)):
+        return "%.10g", cells
+    if kinds == {int}:
+        return "%d", cells
+    if kinds == {bool}:
+        return "%s", map(TRUTH.__getitem__, cells)
+    texts = cells if kinds == {str} else tuple(map(data_text, cells))
+    return "%s", map(quoted, texts) if IN_QUOTES.search("".join(texts)) else texts
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    """Return cells as a line of CSV, its end included."""
+    return ",".join(quoted(str(cell)) for cell in cells) + "\n"
+
+
+def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines of CSV without formulas: an apostrophe begins what would be one, or begins with an apostrophe."""
+    for cells in csv.reader(lines):
+        yield csv_line([MARK + cell if _is_marked(cell) else cell for cell in cells])
+
+
+def _keys(columns: Iterable[Column]) -> list[str]:
+    return list(dict.fromkeys(key for column in columns for key in column.data_keys))
+
+
+def quoted(text: str) -> str:
+    """Return `text` as a CSV field, in quotes where it needs them (Python's own writer leaves a lone CR bare)."""
+    if IN_QUOTES.search(text):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _is_marked(cell: str) -> bool:
+    return cell.startswith((*FORMULA, MARK)) and not _is_number(cell)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return cell.isascii() and cell.strip() == cell

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Row, Table
-from overstory.presentation.render_data import as_arrow, as_csv
-from overstory.presentation.render_markup import as_latex, as_markdown
-from overstory.presentation.render_text import UNFOLDED, as_text
+from overstory.presentation.render_text import UNFOLDED, as_arrow, as_csv, as_latex, as_markdown, as_text
 
 if TYPE_CHECKING:
     import pandas as pd

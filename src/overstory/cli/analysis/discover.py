@@ -15,8 +15,7 @@ from overstory.files.columns import blocks, line_of
 from overstory.files.rappor import read_candidates
 from overstory.files.recognition import recognize_all
 from overstory.presentation.document import Lines
-from overstory.presentation.formats import plural
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import plural, printable
 from overstory.protocol.domains.codes import MAX_BYTES
 from overstory.protocol.errors import FormatError, NoCodeError, ParameterError
 

@@ -19,8 +19,7 @@ from overstory.cli.output import Answer, progress
 from overstory.client.upload.http import Request, Response, Transport, http_transport
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Column, Preformatted, Table
-from overstory.presentation.formats import plural, thousands
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import plural, printable, thousands
 from overstory.privacy.registry.cost import yearly
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
