@@ -14,8 +14,17 @@ from overstory.analysis.alarms.crafted import alarm_notes, check_collection
 from overstory.analysis.decoding import decode
 from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import estimate_table
-from overstory.cli.arguments import check_pipes, is_address, token_of_environment
-from overstory.cli.output import Answer, answer_of, draw, is_table, progress, reading_bar
+from overstory.cli.command import (
+    Answer,
+    answer_of,
+    check_pipes,
+    draw,
+    is_address,
+    is_table,
+    progress,
+    reading_bar,
+    token_of_environment,
+)
 from overstory.files.rappor import (
     metrics,
     read_candidates,

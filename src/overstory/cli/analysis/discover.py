@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.cli.arguments import check_pipes, form_of, seekable
-from overstory.cli.output import Answer, progress, reading_bar, tell_notes
+from overstory.cli.command import Answer, check_pipes, form_of, progress, reading_bar, seekable, tell_notes
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, discover, find, simulate
 from overstory.files.columns import blocks, line_of
 from overstory.files.rappor import read_candidates

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from overstory.analysis.decoding.candidates import colliding
 from overstory.analysis.reports import ReportBatch
-from overstory.cli.arguments import check_pipes, shown
-from overstory.cli.output import Outcome, progress, reading_bar
+from overstory.cli.command import Outcome, check_pipes, progress, reading_bar, shown
 from overstory.files.io import is_parquet
 from overstory.files.labels import Label
 from overstory.files.parquet import write_blocks

@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from overstory.cli.output import Answer
+from overstory.cli.command import Answer
 from overstory.cli.registry.commands import KINDS, QUESTIONS
 from overstory.files.io import replacing
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph

@@ -7,7 +7,7 @@ import os
 from functools import partial
 from typing import Final
 
-from overstory.cli.arguments import PREFIX
+from overstory.cli.command import PREFIX
 from overstory.cli.service.commands import SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.collector.checkup import check_kernels, check_keys, check_promises, guarded

@@ -14,8 +14,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Final
 
-from overstory.cli.arguments import form_of, is_address, token_of_environment
-from overstory.cli.output import Answer, progress
+from overstory.cli.command import Answer, form_of, is_address, progress, token_of_environment
 from overstory.client.upload.http import Request, Response, Transport, http_transport
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Column, Preformatted, Table
