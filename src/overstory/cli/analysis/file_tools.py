@@ -262,11 +262,11 @@ def engine_of(text: str | None) -> Engine:
         raise ParameterError(f"--engine {text}: give a whole number, 1 or more, after {name}:")
     place = where if where and workers is None else None
     if name == "dask":
-        from overstory.engines.dask_cluster import DaskEngine
+        from overstory.engines.clusters import DaskEngine
 
         return DaskEngine(place, workers)
     if name == "spark":
-        from overstory.engines.spark_session import SparkEngine
+        from overstory.engines.clusters import SparkEngine
 
         return SparkEngine(master=place, workers=workers)
     from overstory.engines.driver import LocalEngine
