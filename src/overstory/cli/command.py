@@ -19,6 +19,8 @@ from overstory.protocol.errors import OverstoryError, ParameterError
 if TYPE_CHECKING:
     import rich.progress
 
+    from overstory.engines.driver import Engine, Run
+    from overstory.engines.units import Job, Unit
     from overstory.files.columns import Form as ColumnForm
     from overstory.presentation.document import Block
     from overstory.presentation.svg import Picture
@@ -554,6 +556,15 @@ def reading_bar(label: str, paths: Sequence[str], *, quiet: bool = False) -> Ite
     size = None if "-" in paths else sum(os.path.getsize(path) for path in paths) or None  # noqa: PTH202
     with progress(label, size, quiet=quiet, in_bytes=True) as shown:
         yield shown.advance if shown.is_shown else None
+
+
+def count_units(engine: Engine, job: Job, units: Sequence[Unit], *, quiet: bool) -> Run:
+    """Return what the engine counts, and show how much of it is done."""
+    from overstory.engines.driver import count
+
+    size = sum(unit.num_bytes for unit in units)
+    with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
+        return count(engine, job, units, advance=bar.advance)
 
 
 def tell_notes(command: str, notes: Iterable[str]) -> None:

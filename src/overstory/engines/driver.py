@@ -25,8 +25,10 @@ from overstory.engines.units import Job, Unit
 from overstory.files.labels import label_of
 from overstory.files.parquet import joined, opened, read_row_groups
 from overstory.kernels.threads import at_most, cores
-from overstory.protocol.errors import FormatError, OverstoryError
+from overstory.presentation.formats import in_bytes, plural
+from overstory.protocol.errors import FormatError, OverstoryError, ParameterError, suggestion
 from overstory.protocol.kinds.base import Kind
+from overstory.protocol.wire import parse_digits
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
@@ -182,6 +184,13 @@ class Run:
         (counts,) = self.collections.values()
         return counts
 
+    def sentences(self, engine: str) -> list[str]:
+        spent = max(self.seconds, 1e-9)
+        rates = f"{self.num_reports / spent:,.0f} reports and {in_bytes(self.num_bytes / spent)} a second"
+        notes = [f"{plural(self.num_units, 'unit')} in {self.seconds:.1f} s by {engine}: {rates}"]
+        again = f"{self.repeats:,} units were counted again, because a worker was lost"
+        return [*notes, again] if self.repeats else notes
+
 
 def count(engine: Engine, job: Job, units: Sequence[Unit], *, advance: Callable[[int], object] | None = None) -> Run:
     """Count all units by an engine; EngineError when counts are missing, damaged, or of other reports than stated."""
@@ -217,3 +226,26 @@ def _take(run: Run, unit: Unit | None, raw: bytes) -> None:
         )
     run.collections[unit.collection] += counts
     run.finished.add(unit.number)
+
+
+ENGINES: Final = ("local", "dask", "spark")
+
+
+def engine_of(text: str | None) -> Engine:
+    """Return the engine of that name, which an address or a number of processes or threads may follow."""
+    name, _, where = (text or "local").partition(":")
+    if name not in ENGINES:
+        raise ParameterError(f"--engine {text}: choose one of {', '.join(ENGINES)}{suggestion(name, ENGINES)}")
+    workers = parse_digits(where)
+    if workers == 0 or (where and workers is None and name == "local"):
+        raise ParameterError(f"--engine {text}: give a whole number, 1 or more, after {name}:")
+    place = where if where and workers is None else None
+    if name == "dask":
+        from overstory.engines.clusters import DaskEngine
+
+        return DaskEngine(place, workers)
+    if name == "spark":
+        from overstory.engines.clusters import SparkEngine
+
+        return SparkEngine(master=place, workers=workers)
+    return LocalEngine(workers)

@@ -111,11 +111,11 @@ def _collector(args: argparse.Namespace, registry: MetricRegistry) -> Iterator[C
         yield lambda request, _: transport(request)
         return
     # Devices alone need no server.
-    from overstory.cli.service.serve import open_to_serve
     from overstory.collector.checkup import check_promises
     from overstory.collector.http.endpoint import answer_to
     from overstory.collector.ingest.ingest import Ingest
     from overstory.collector.ingest.received import Received
+    from overstory.collector.service import open_to_serve
     from overstory.supervision.answers import refusal
 
     check_promises(args.store, registry, allow_weaker=False, warn=print)
