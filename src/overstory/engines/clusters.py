@@ -1,7 +1,8 @@
-"""Engines of many machines. Dask: units are tasks of a scheduler, of this machine's processes unless one is named.
+"""Engines by their names: threads of this process, or many machines by Dask and Spark.
 
-Spark: a data frame with a row for each unit, counted by the worker that gets the row. Spark reads no reports, and
-nothing is counted in accumulators, which a repeated task adds to twice.
+Dask: units are tasks of a scheduler, of this machine's processes unless one is named. Spark: a data frame with a row
+for each unit, counted by the worker that gets the row. Spark reads no reports, and nothing is counted in accumulators,
+which a repeated task adds to twice.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from urllib.parse import urlsplit
 from overstory.engines.driver import (
     AHEAD,
     ANSWER_SECONDS,
+    Engine,
     EngineError,
+    LocalEngine,
     check_answers,
     count_unit,
     numbered_counts,
@@ -30,7 +33,8 @@ from overstory.engines.driver import (
 )
 from overstory.engines.units import Job, Unit
 from overstory.kernels.threads import cores
-from overstory.protocol.errors import OverstoryError, ParameterError, install_hint
+from overstory.protocol.errors import OverstoryError, ParameterError, install_hint, suggestion
+from overstory.protocol.wire import parse_digits
 
 MOST_LOSSES: Final = 10  # workers that one unit may lose: Dask's own limit of 3 is for faults of the task
 DASK_SETTINGS: Final = {
@@ -238,3 +242,22 @@ def _counting(job: Job, units: Sequence[Unit]) -> Callable[[Iterable[Any]], Iter
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+ENGINES: Final = ("local", "dask", "spark")
+
+
+def engine_of(text: str | None) -> Engine:
+    """Return the engine of that name, which an address or a number of processes or threads may follow."""
+    name, _, where = (text or "local").partition(":")
+    if name not in ENGINES:
+        raise ParameterError(f"--engine {text}: choose one of {', '.join(ENGINES)}{suggestion(name, ENGINES)}")
+    workers = parse_digits(where)
+    if workers == 0 or (where and workers is None and name == "local"):
+        raise ParameterError(f"--engine {text}: give a whole number, 1 or more, after {name}:")
+    place = where if where and workers is None else None
+    if name == "dask":
+        return DaskEngine(place, workers)
+    if name == "spark":
+        return SparkEngine(master=place, workers=workers)
+    return LocalEngine(workers)

@@ -26,9 +26,8 @@ from overstory.files.labels import label_of
 from overstory.files.parquet import joined, opened, read_row_groups
 from overstory.kernels.threads import at_most, cores
 from overstory.presentation.formats import in_bytes, plural
-from overstory.protocol.errors import FormatError, OverstoryError, ParameterError, suggestion
+from overstory.protocol.errors import FormatError, OverstoryError
 from overstory.protocol.kinds.base import Kind
-from overstory.protocol.wire import parse_digits
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")
@@ -226,26 +225,3 @@ def _take(run: Run, unit: Unit | None, raw: bytes) -> None:
         )
     run.collections[unit.collection] += counts
     run.finished.add(unit.number)
-
-
-ENGINES: Final = ("local", "dask", "spark")
-
-
-def engine_of(text: str | None) -> Engine:
-    """Return the engine of that name, which an address or a number of processes or threads may follow."""
-    name, _, where = (text or "local").partition(":")
-    if name not in ENGINES:
-        raise ParameterError(f"--engine {text}: choose one of {', '.join(ENGINES)}{suggestion(name, ENGINES)}")
-    workers = parse_digits(where)
-    if workers == 0 or (where and workers is None and name == "local"):
-        raise ParameterError(f"--engine {text}: give a whole number, 1 or more, after {name}:")
-    place = where if where and workers is None else None
-    if name == "dask":
-        from overstory.engines.clusters import DaskEngine
-
-        return DaskEngine(place, workers)
-    if name == "spark":
-        from overstory.engines.clusters import SparkEngine
-
-        return SparkEngine(master=place, workers=workers)
-    return LocalEngine(workers)

@@ -214,7 +214,7 @@ def _open_store(args: argparse.Namespace) -> Iterator[Any]:
         with open_store(args.store) as store:
             yield store
         return
-    from overstory.engines.driver import engine_of
+    from overstory.engines.clusters import engine_of
     from overstory.queries.sources import ExportedReports
 
     engine = engine_of(args.engine)

@@ -165,7 +165,7 @@ def _wants_engine(args: argparse.Namespace) -> bool:
 
 
 def _sum_by_engine(args: argparse.Namespace) -> Outcome:
-    from overstory.engines.driver import engine_of
+    from overstory.engines.clusters import engine_of
     from overstory.engines.places import find_copies, find_places
     from overstory.engines.units import Job, read_contents, unit_bytes, units_of
 
