@@ -6,7 +6,6 @@ Nothing that a document holds is markup or can steer the terminal: what is not p
 from __future__ import annotations
 
 import csv
-import io
 import math
 import os
 import re
@@ -17,7 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from overstory.presentation.document import (
     Block,
@@ -36,9 +35,6 @@ from overstory.presentation.document import (
     unfolded,
 )
 from overstory.presentation.formats import TRUTH, data_text, finite, printable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 FORCING: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")  # variables that ask for bold and grey where there is no terminal
 ELSEWHERE: Final = 120  # the width of a table in a file or a pipe
@@ -332,7 +328,7 @@ CHUNK: Final = 256
 
 def as_json(table: Table) -> list[dict[str, Any]]:
     """Return a dictionary of JSON values for each row."""
-    keys = _keys(table.columns)
+    keys = keys_of(table.columns)
     return [{key: finite(row[key]) for key in keys} for row in table.rows]
 
 
@@ -340,27 +336,6 @@ def as_csv(table: Table) -> Iterator[str]:
     """Yield the lines of a CSV file."""
     named = {key: key if column.keys else column.csv or key for column in table.columns for key in column.data_keys}
     return chain((csv_line(named.values()),), csv_records([row[key] for key in named] for row in table.rows))
-
-
-def as_arrow(table: Table) -> pa.Table:
-    """Return an Arrow table; a column is of texts where only some are, such as names and numbers of quantiles."""
-    import pyarrow as pa
-
-    rows, columns = as_json(table), {}
-    for key in _keys(table.columns):
-        values = [row[key] for row in rows]
-        is_mixed = any(isinstance(value, str) for value in values)
-        columns[key] = [None if value is None else data_text(value) for value in values] if is_mixed else values
-    return pa.table(columns)
-
-
-def as_parquet(table: Table) -> bytes:
-    """Return a Parquet file of `as_arrow`."""
-    from pyarrow import parquet
-
-    file = io.BytesIO()
-    parquet.write_table(as_arrow(table), file)
-    return file.getvalue()
 
 
 def csv_lines(columns: Iterable[Column], records: Iterable[Sequence[Any]]) -> Iterator[str]:
@@ -404,7 +379,8 @@ def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
         yield csv_line([MARK + cell if _is_marked(cell) else cell for cell in cells])
 
 
-def _keys(columns: Iterable[Column]) -> list[str]:
+def keys_of(columns: Iterable[Column]) -> list[str]:
+    """Return the entries of a row that columns show, each once."""
     return list(dict.fromkeys(key for column in columns for key in column.data_keys))
 
 
