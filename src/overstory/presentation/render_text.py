@@ -216,39 +216,31 @@ def _width(text: str) -> int:
 
 def as_markdown(blocks: Iterable[Block]) -> str:
     """Return blocks as a Markdown text."""
-    return "\n\n".join("\n".join(_markdown(block)) for block in unfolded(blocks) if not isinstance(block, Form)) + "\n"
+    shown = (block for block in unfolded(blocks) if not isinstance(block, Form))
+    parts = (_markdown_table(block) if isinstance(block, Table) else _markdown(block) for block in shown)
+    return "\n\n".join(map("\n".join, parts)) + "\n"
 
 
-def _markdown(block: Block) -> Iterable[str]:
-    if isinstance(block, Table):
-        return _markdown_table(block)
-    if isinstance(block, Preformatted):
-        return (f"    {printable(line)}" for line in block.text.split("\n"))
-    return _lists(block) if isinstance(block, Lines | KeyValues | Links) else (_line(block),)
-
-
-def _line(block: Block) -> str:
+def _markdown(block: Block) -> Iterator[str]:
     match block:
         case Heading(level, text):
-            return f"{'#' * level} {escaped(text)}"
+            yield f"{'#' * level} {escaped(text)}"
         case Paragraph(text):
-            return escaped(text)
+            yield escaped(text)
         case Notice(text, more=more):
-            return " ".join((f"**{escaped(text)}**", *map(escaped, more)))
+            yield " ".join((f"**{escaped(text)}**", *map(escaped, more)))
         case Link(text, address):
-            return f"[{escaped(text)}]({address})"
+            yield f"[{escaped(text)}]({address})"
         case Figure(picture):
-            return f"![{escaped(picture.alt)}]({picture.name}.svg)"
-    return ""
-
-
-def _lists(block: Lines | KeyValues | Links) -> Iterator[str]:
-    if isinstance(block, Lines):
-        yield from (f"- {escaped(text)}" for text in block.texts)
-    elif isinstance(block, KeyValues):
-        yield from (f"- **{escaped(name)}**: {_linked(text)}" for name, text in block.pairs)
-    else:
-        yield from (f"- [{escaped(text)}]({address})" for text, address in block.places)
+            yield f"![{escaped(picture.alt)}]({picture.name}.svg)"
+        case Lines(texts):
+            yield from (f"- {escaped(text)}" for text in texts)
+        case KeyValues(pairs):
+            yield from (f"- **{escaped(name)}**: {_linked(text)}" for name, text in pairs)
+        case Links(places=places):
+            yield from (f"- [{escaped(text)}]({address})" for text, address in places)
+        case Preformatted(text):
+            yield from (f"    {printable(line)}" for line in text.split("\n"))
 
 
 def _markdown_table(table: Table) -> Iterator[str]:
@@ -272,7 +264,7 @@ def escaped(text: str) -> str:
     return re.sub(r"^(\s*\d+)([.)])(?=\s|$)", r"\1\\\2", text)
 
 
-LATEX: Final = {
+MARKS: Final = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -315,7 +307,7 @@ def _latex_table(table: Table, caption: str) -> Iterator[str]:
 
 def latex_escaped(text: str) -> str:
     """Return a text that LaTeX shows as it is."""
-    return "".join(LATEX.get(mark, mark) for mark in printable(text))
+    return "".join(MARKS.get(mark, mark) for mark in printable(text))
 
 
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
