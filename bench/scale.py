@@ -25,10 +25,9 @@ import psutil
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.cli.main import whole_number
-from overstory.engines.dask_cluster import DaskEngine
+from overstory.engines.clusters import DaskEngine, SparkEngine
 from overstory.engines.driver import LocalEngine, count
 from overstory.engines.places import find_places, open_place
-from overstory.engines.spark_session import SparkEngine
 from overstory.engines.units import Job, read_contents, unit_bytes, units_of
 from overstory.files.labels import Label
 from overstory.files.parquet import opened, write_blocks

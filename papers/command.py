@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from overstory.cli.output import Answer, progress
+from overstory.cli.command import Answer, progress
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Lines
 from overstory.presentation.render_text import as_latex

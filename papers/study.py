@@ -212,7 +212,7 @@ def letters(mechanism: BitMechanism, chosen: str = "khmfpq") -> dict[str, float]
 
     Examples
     --------
-    >>> from overstory.protocol.kinds.rappor import rappor
+    >>> from overstory.protocol.kinds.bits import rappor
     >>> letters(rappor())
     {'k': 128, 'h': 2, 'm': 16, 'f': 0.5, 'p': 0.5, 'q': 0.75}
     """

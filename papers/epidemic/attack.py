@@ -21,8 +21,7 @@ from overstory.analysis.selection import clopper_pearson
 from overstory.files.rappor import hash_candidates
 from overstory.privacy.attacks import posterior
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import rappor_one_time
+from overstory.protocol.kinds.bits import BitMechanism, rappor_one_time
 from papers import figures
 from papers.comparison import (
     LEVEL,

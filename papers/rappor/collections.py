@@ -25,8 +25,7 @@ from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.variance import reports_per_device
 from overstory.files.rappor import hash_candidates
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import rappor
+from overstory.protocol.kinds.bits import BitMechanism, rappor
 from papers.study import accumulate
 
 F64 = NDArray[np.float64]

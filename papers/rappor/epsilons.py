@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from overstory.privacy.statements import statement
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import basic_rappor_one_time
+from overstory.protocol.kinds.bits import BitMechanism, basic_rappor_one_time
 from papers import figures
 from papers.comparison import Comparison, Published, exact, printed
 from papers.rappor.collections import collected

@@ -9,8 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from overstory.files.rappor import hash_candidates
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import rappor_one_time
+from overstory.protocol.kinds.bits import BitMechanism, rappor_one_time
 from papers import figures
 from papers.comparison import Comparison, Published, exact, simulated, stated
 from papers.rappor.collections import (

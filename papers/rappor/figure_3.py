@@ -10,8 +10,7 @@ import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.planning.detection import critical_value, detectable_frequency, reports_needed
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import basic_rappor_one_time
+from overstory.protocol.kinds.bits import BitMechanism, basic_rappor_one_time
 from papers import figures
 from papers.comparison import Comparison, Published, about, exact, simulated
 from papers.study import Context, Study, Table

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from overstory.analysis.estimate import Estimate
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess import postprocess
-from overstory.protocol.kinds.rappor import basic_rappor_one_time
+from overstory.protocol.kinds.bits import basic_rappor_one_time
 from papers import figures
 from papers.comparison import Comparison, Published, exact, printed, simulated, stated
 from papers.rappor.collections import F64

@@ -20,8 +20,7 @@ from overstory.planning.detection import (
     reports_needed,
 )
 from overstory.planning.needs import design
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import basic_rappor_one_time
+from overstory.protocol.kinds.bits import BitMechanism, basic_rappor_one_time
 from papers import figures
 from papers.comparison import LEVEL, Comparison, about, at_least, at_most, exact, simulated
 from papers.rappor.collections import (

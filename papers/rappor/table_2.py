@@ -16,8 +16,7 @@ from scipy.stats import chi2
 
 from overstory.analysis.variance import design_effect
 from overstory.planning.detection import count_error, critical_value, detectable_frequency, detectable_frequency_fdr
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import basic_rappor_one_time
+from overstory.protocol.kinds.bits import BitMechanism, basic_rappor_one_time
 from papers import figures
 from papers.comparison import LEVEL, Comparison, Published, about, exact, printed, proportion, simulated
 from papers.rappor.collections import (

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.analysis.reports import ReportBatch
-from overstory.client.randomizer import Randomizer
 from overstory.collector.store import open_store
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import load_registry
-from overstory.protocol.wire.upload import decode_batch, encode_reports
 from overstory.queries.counts import read_store
 from overstory.queries.readings import read_groups
 from support.registry_texts import COLOURS, registry_of
@@ -124,30 +121,3 @@ def test_a_group_below_the_floor_is_hidden_by_expected_devices_and_not_by_report
     assert (reading.hidden, list(reading.parts)) == (("other",), ["1.0", "1.1", "1.2"])
     assert reading.left_out == 1150
     assert "release other is hidden: 0 expected devices, fewer than the floor of 1,000" in list(reading.all_notes())
-
-
-KINDS = {
-    "mean": ('{kind = "interval", min = 0.0, max = 10.0}', '"hybrid"', 3.0),
-    "items": ('{kind = "set", of = ["a", "b", "c"], most = 2}', '"item-bits"', ["a", "b"]),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_metrics_of_every_kind_are_read_by_group(tmp_path, kind):
-    domain, oracle, value = KINDS[kind]
-    keys = {"domain": domain, "oracle": oracle, "parameters": "{epsilon = 4.0}", "groups": GROUPS}
-    (tmp_path / "metrics.toml").write_text(registry_of({"m": keys}, expires="2040-01-01"))
-    registry = load_registry(tmp_path / "metrics.toml")
-    metric = registry["m"]
-    with open_store(str(tmp_path / "reports.db"), registry, create=True) as store:
-        for number, group in enumerate(("1.0", "1.1")):
-            secrets = [bytes([number, place % 256, place // 256]) * 11 for place in range(200)]
-            made = [Randomizer(metric.mechanism, secret=secret, metric="m") for secret in secrets]
-            packed = encode_reports(metric.mechanism, [device.report(metric.encode(value)) for device in made])
-            sent = ReportBatch.from_wire(decode_batch(packed))
-            store.add([received_batch(metric, DAY, sent)._replace(group=group)])
-    read = json.loads(decode(tmp_path, "--by-group", "--json", metric="m").stdout)
-    sizes = {part["group"]: part["reports"] for part in read["groups"]}
-    assert sizes == {"1.0": 200, "1.1": 200, "1.2": 0, "other": 0}
-    text = decode(tmp_path, "--by-group", metric="m").stdout
-    assert text.index("release 1.0: 50,000 expected devices") < text.index("release 1.1: 30,000 expected devices")

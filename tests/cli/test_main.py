@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from overstory.cli import main as main_module
-from overstory.cli.arguments import Command
+from overstory.cli.command import Command
 from overstory.cli.main import COMMANDS, explain, main
 from overstory.protocol.errors import FormatError, install_hint
 from support.running import overstory, python, within

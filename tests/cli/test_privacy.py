@@ -57,19 +57,6 @@ def test_windows_and_what_has_no_bound(capsys):
     assert json.loads(out)["delta"] == 0.001
 
 
-def test_texts_and_flags_are_read_as_the_oracle_wants_them(capsys):
-    chain = ("loloha", "--param", "epsilon_permanent=2", "--param", "epsilon_report=1", "--param", "hash_key=m")
-    _, out, _ = run(capsys, *chain, "--param", "domain_size=9", "--json")
-    assert json.loads(out)["parameters"] == {
-        "epsilon_permanent": 2.0,
-        "epsilon_report": 1.0,
-        "domain_size": 9,
-        "hash_range": None,
-        "hash_key": "m",
-        "num_seeds": 64,
-    }
-
-
 # --- metrics
 EXAMPLE = Path(__file__).parents[2] / "examples" / "metrics.toml"
 

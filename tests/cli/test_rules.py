@@ -10,10 +10,10 @@ from contextlib import nullcontext
 import pytest
 
 from overstory.cli.analysis import commands as analysis
-from overstory.cli.arguments import Form, Forms, Idle, Needs, OneOf, Option, Together
+from overstory.cli.command import Form, Forms, Idle, Needs, OneOf, Option, Together
 from overstory.cli.registry import commands as registry
 from overstory.cli.service import commands as service
-from overstory.presentation.render_data import FORMULA
+from overstory.presentation.render_text import FORMULA
 from overstory.protocol.errors import ParameterError
 from support.running import within
 

@@ -17,8 +17,7 @@ import pytest
 
 from overstory.audit.laws import Alarm, check_binomial
 from overstory.client import Randomizer
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import as_googles_client
+from overstory.protocol.kinds.bits import BitMechanism, as_googles_client
 from overstory.protocol.kinds.registry import any_mechanism, mechanism
 from overstory.protocol.sampling import context
 from support.contract_cases import TYPICAL_CASES, Case, domain_of, shares_responses, some_values

@@ -13,8 +13,7 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.audit.laws import payloads_of
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Report
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import Bloom
+from overstory.protocol.kinds.bits import BitMechanism, Bloom
 from overstory.protocol.wire.upload import decode_batch, encode_reports
 from support.contract_cases import TYPICAL_CASES, domain_of, is_counted_by_seed, some_values
 

@@ -19,9 +19,8 @@ from overstory.client import Randomizer
 from overstory.protocol.channels import BinaryChannel, Rounds, SymbolChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import canonical, digest
-from overstory.protocol.kinds.bits import OneHot
+from overstory.protocol.kinds.bits import Bloom, OneHot
 from overstory.protocol.kinds.hashes import BalancedHash
-from overstory.protocol.kinds.rappor import Bloom
 from overstory.protocol.kinds.registry import REGISTRY, mechanism
 from overstory.protocol.sampling import SeededEntropy
 from support.contract_cases import SMALL, SMALL_CASES, TYPICAL, TYPICAL_CASES, Case, domain_of, some_values

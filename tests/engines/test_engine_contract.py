@@ -7,11 +7,10 @@ from functools import partial
 
 import pytest
 
-from overstory.engines import driver, spark_session
-from overstory.engines.dask_cluster import MOST_LOSSES, DaskEngine
+from overstory.engines import clusters, driver
+from overstory.engines.clusters import MOST_LOSSES, PER_WAVE, DaskEngine, SparkEngine
 from overstory.engines.driver import EngineError, LocalEngine, count
 from overstory.engines.places import find_places
-from overstory.engines.spark_session import PER_WAVE, SparkEngine
 from overstory.engines.units import read_contents, units_of
 from overstory.protocol.errors import FormatError
 from support.engine_files import ORACLES, Collection, exported_counts
@@ -171,7 +170,7 @@ def test_counts_are_released_as_they_are_taken(collection, monkeypatch, name, mo
         return made
 
     monkeypatch.setattr(driver, "count_unit", counts)
-    monkeypatch.setattr(spark_session, "_collect", lambda _session, _job, units: [(0, counts()) for _ in units])
+    monkeypatch.setattr(clusters, "_collect", lambda _session, _job, units: [(0, counts()) for _ in units])
     monkeypatch.setattr(SparkEngine, "_session", lambda _engine: nullcontext())
     engine = LocalEngine(2) if name == "local" else SparkEngine(workers=2)
     made, taken = collection(), 0

@@ -11,7 +11,7 @@ import pytest
 
 from overstory.cli.main import main
 from overstory.collector.store import open_store
-from overstory.engines.dask_cluster import DaskEngine
+from overstory.engines.clusters import DaskEngine
 from overstory.engines.driver import LocalEngine, count
 from overstory.engines.folders import Folder
 from overstory.engines.places import find_copies, find_places, find_sets, open_place

@@ -19,7 +19,7 @@ from overstory.files import io as reader
 from overstory.files import rappor
 from overstory.files.io import blocks
 from overstory.protocol.errors import FormatError
-from overstory.protocol.kinds.rappor import Bloom
+from overstory.protocol.kinds.bits import Bloom
 from support.samples import CANDIDATES, COUNTS, PARAMETERS, values_csv
 
 GOOD_PARAMS = "k,h,m,p,q,f\n12,2,3,0.25,0.75,0.5\n"

@@ -9,8 +9,8 @@ import pytest
 
 from overstory.analysis.kinds.base import positions_of
 from overstory.protocol.errors import ParameterError, WireError
+from overstory.protocol.kinds.bits import Bloom, as_googles_client
 from overstory.protocol.kinds.hashing import GoogleRapporPython, OverstoryV1
-from overstory.protocol.kinds.rappor import Bloom, as_googles_client
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.sampling import GoogleClientPermanence
 from overstory.protocol.wire.upload import Batch, decode_batch, encode_columns

@@ -9,9 +9,9 @@ from overstory.analysis.kinds.base import positions_of
 from overstory.kernels import small_hashes
 from overstory.kernels.small_hashes import encode_hadamard, encode_linear, positions_v1
 from overstory.kernels.threads import at_most
+from overstory.protocol.kinds.bits import Bloom
 from overstory.protocol.kinds.hashes import hash_word, value_word
 from overstory.protocol.kinds.hashing import GoogleRapporPython, OverstoryV1
-from overstory.protocol.kinds.rappor import Bloom
 from overstory.protocol.kinds.symbols import HadamardRow
 
 OURS, GOOGLES = OverstoryV1(b"a key"), GoogleRapporPython()

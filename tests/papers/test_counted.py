@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from overstory.protocol.domains.numbers import Bins
-from overstory.protocol.kinds.rappor import rappor, rappor_one_time
+from overstory.protocol.kinds.bits import rappor, rappor_one_time
 from papers.rappor.collections import collect_counts, collect_reports
 from papers.smart_homes import homes
 

@@ -17,7 +17,7 @@ from overstory.presentation.charts.drawing import Scale
 from overstory.presentation.formats import epsilon_text
 from overstory.presentation.formats import share as percentage
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.rappor import rappor
+from overstory.protocol.kinds.bits import rappor
 from overstory.protocol.kinds.registry import mechanism
 
 PAPER_BUDGETS = (1.0742858641667283, 4.394449154672439)

@@ -10,10 +10,9 @@ import pytest
 from overstory.presentation import formats
 from overstory.presentation.charts.drawing import NARROW, Scale, apart, percent_tick, plain_number, shortened
 from overstory.presentation.charts.series import path, pieces
-from overstory.presentation.render_data import csv_records
+from overstory.presentation.formats import printable
 from overstory.presentation.render_html import safe_address
-from overstory.presentation.render_text import escaped
-from overstory.presentation.streams import printable
+from overstory.presentation.render_text import csv_records, escaped
 
 SCALE = Scale(-1, 3, 100, 20)
 PARTS = [{"oracle": "grr", "epsilon": 1.0}, {"oracle": "oue", "epsilon": 2.0}]

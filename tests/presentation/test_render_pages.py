@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overstory.presentation import render_data
+from overstory.presentation import render_text
 from overstory.presentation.document import (
     Column,
     Field,
@@ -28,9 +28,17 @@ from overstory.presentation.document import (
     Table,
 )
 from overstory.presentation.formats import detection, interval, percent, thousands
-from overstory.presentation.render_data import CHUNK, FORMULA, as_csv, as_json, csv_lines, for_spreadsheet
 from overstory.presentation.render_html import STYLE, as_html, as_page
-from overstory.presentation.render_text import as_markdown, as_text
+from overstory.presentation.render_text import (
+    CHUNK,
+    FORMULA,
+    as_csv,
+    as_json,
+    as_markdown,
+    as_text,
+    csv_lines,
+    for_spreadsheet,
+)
 from overstory.presentation.svg import INK, VARIABLES, Picture
 from support.html_reader import HtmlReader
 
@@ -41,7 +49,7 @@ SVG = (
 )
 COLUMNS = (
     Column("value", is_left=True, csv="string"),
-    Column("count", text=thousands),
+    Column("count", text=thousands, unit="reports"),
     Column("ends", "95% interval", interval(percent), ("low", "high")),
     Column("detected", "", detection, tone=lambda detected: "good" if detected else "faint"),
 )
@@ -123,7 +131,7 @@ def test_rows_read_the_same_everywhere():
     assert page.all("tr")[2] == {"class": "faint"}
     assert [attributes.get("class") for attributes in page.all("td")][3::3] == ["good", "faint"]
     assert as_markdown([TABLE]).split("\n")[2:] == [
-        "| value | count | 95% interval |  |",
+        "| value | count (reports) | 95% interval |  |",
         "|---|---:|---:|---:|",
         *(f"| {' | '.join(row)} |" for row in cells),
         "",
@@ -179,7 +187,7 @@ def test_columns_are_written_as_their_cells_one_by_one(data, width):
 
 
 def test_no_cell_of_a_column_of_one_kind_is_written_by_itself(monkeypatch):
-    monkeypatch.setattr(render_data, "data_text", None)
+    monkeypatch.setattr(render_text, "data_text", None)
     records = [(f"v{number}", number / 7, number, number > 3, "reports") for number in range(CHUNK + 3)]
     assert list(csv_lines([Column("a")], records))[1:] == list(map(slow_line, records))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from overstory.privacy import Account, Ledger, terms_of
 from overstory.privacy.terms import add_up, terms_from_json
 from overstory.protocol.errors import FormatError, ParameterError
-from overstory.protocol.kinds import bits, rappor, sets, symbols
+from overstory.protocol.kinds import bits, sets, symbols
 
 CHAIN = symbols.l_grr(domain_size=3, epsilon_permanent=2.0, epsilon_report=1.0)
 MECHANISMS = {
@@ -17,7 +17,7 @@ MECHANISMS = {
     "symbols": CHAIN,
     "sets": sets.subset(domain_size=5, epsilon=1.0),
     "fresh": bits.opt_wb(domain_size=5, epsilon=1.0, window=3),
-    "strings": rappor.rappor(),
+    "strings": bits.rappor(),
 }
 
 

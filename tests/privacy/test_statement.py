@@ -11,9 +11,8 @@ from overstory.privacy import statement, terms_of
 from overstory.privacy.statements import ANY_BOUND, ANY_EXACT, claims_blocks
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import encode
-from overstory.protocol.kinds.bits import OneHot, SampledBits, oue, wb
+from overstory.protocol.kinds.bits import Bloom, OneHot, SampledBits, oue, rappor, wb
 from overstory.protocol.kinds.hashes import loloha, olh
-from overstory.protocol.kinds.rappor import Bloom, rappor
 from overstory.protocol.kinds.registry import REGISTRY
 from overstory.protocol.kinds.sets import subset
 from overstory.protocol.kinds.symbols import grr

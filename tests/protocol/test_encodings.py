@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.protocol.kinds.base import encode
-from overstory.protocol.kinds.bits import OneHot
-from overstory.protocol.kinds.rappor import Bloom
+from overstory.protocol.kinds.bits import Bloom, OneHot
 
 GOOGLE = "google-rappor-python"
 

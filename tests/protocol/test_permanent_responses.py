@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from overstory.client import Randomizer
 from overstory.protocol.errors import ParameterError
-from overstory.protocol.kinds.rappor import as_googles_client
+from overstory.protocol.kinds.bits import as_googles_client
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.sampling import check_secret
 from support.protocol_twins import cohort_of, google_key, google_permanent, google_positions, permanent_response

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from overstory.protocol.kinds.base import Mechanism
+from overstory.protocol.kinds.bits import Bloom
 from overstory.protocol.kinds.hashes import BalancedHash, SeededHash
-from overstory.protocol.kinds.rappor import Bloom
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.kinds.symbols import SymbolMechanism
 from overstory.protocol.sampling import GooglePermanence

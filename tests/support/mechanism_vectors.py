@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from overstory.client import Randomizer
-from overstory.protocol.kinds.rappor import as_googles_client
+from overstory.protocol.kinds.bits import as_googles_client
 from overstory.protocol.kinds.registry import any_mechanism, mechanism
 from overstory.protocol.sampling import SeededEntropy
 from overstory.protocol.wire.upload import encode_reports

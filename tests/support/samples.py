@@ -6,7 +6,7 @@ import numpy as np
 
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.files.rappor import Holding, RapporParameters, hash_candidates
-from overstory.presentation.render_data import quoted
+from overstory.presentation.render_text import quoted
 
 PARAMETERS = RapporParameters(k=12, h=2, m=3, p=0.25, q=0.75, f=0.5)
 MECHANISM = PARAMETERS.mechanism()

@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from overstory.files.io import bit_string, blocks, integer, reading, records, row_parser, short, split_header, utf8
 from overstory.files.reports import OTHER_NAMES
-from overstory.presentation.formats import plural
-from overstory.presentation.render_data import quoted
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import plural, printable
+from overstory.presentation.render_text import quoted
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report
 from overstory.protocol.kinds.registry import REGISTRY

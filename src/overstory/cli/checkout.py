@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from overstory.cli.arguments import Command, Option, flag
+from overstory.cli.command import Command, Option, flag
 from overstory.protocol.errors import ParameterError
 
 COMMANDS: Final = {

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, Final, NoReturn
 
 from overstory.client.person.command_line import SUMMARIES as OF_A_PERSON
-from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
+from overstory.presentation.formats import PIPE_CLOSED, close_quietly, printable, write_anything
 from overstory.protocol.errors import OverstoryError, ParameterError, install_hint, suggestion
 
 SUMMARIES: Final = {

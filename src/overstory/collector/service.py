@@ -16,7 +16,8 @@ from overstory.collector.ingest.ingest import Ingest
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.oblivious.keys import KeyRing
 from overstory.collector.settings import DAY, Limits, UpkeepIntervals
-from overstory.collector.store import Store
+from overstory.collector.store import Store, open_store
+from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.telemetry import LOG, StateReporter, Telemetry
 from overstory.presentation.document import Block, Heading, Lines, Link, Paragraph
 from overstory.presentation.render_html import STYLE, accents, as_page, policy_of
@@ -32,6 +33,22 @@ STOP_SECONDS: Final = 30.0
 """Seconds for which a store that does not answer holds up the end, twice: its running task, and the last writes."""
 
 PATIENCE: Final = 60  # compactions in a row that left deleted rows readable before it is logged: a backup takes a while
+
+
+def open_to_serve(url: str, registry: MetricRegistry) -> Store:
+    """Open a store for this process alone, create it where there is none, and let it count as the registry says."""
+    try:
+        store = open_store(url)
+    except MissingStoreError:
+        LOG.info("there is no store yet: creating it")
+        store = open_store(url, create=True)
+    try:
+        store.serve_alone()  # before anything is written to another collector's store
+        store.remember(registry)
+    except BaseException:
+        store.close()
+        raise
+    return store
 
 
 def public_metric(metric: Metric) -> dict[str, Any]:

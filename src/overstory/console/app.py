@@ -39,8 +39,9 @@ from overstory.console.screens.series import SeriesQuery, show_series
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
 from overstory.presentation.document import Block, Field, Form, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import finite
-from overstory.presentation.render_data import as_csv, as_json, as_parquet, for_spreadsheet
 from overstory.presentation.render_html import STYLE, accents, as_html, as_svg, document, escaped, policy_of
+from overstory.presentation.render_text import as_csv, as_json, for_spreadsheet
+from overstory.presentation.result import as_parquet
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire import parse_digits
 from overstory.supervision.connection import BoundedConnection

@@ -25,6 +25,7 @@ from overstory.engines.units import Job, Unit
 from overstory.files.labels import label_of
 from overstory.files.parquet import joined, opened, read_row_groups
 from overstory.kernels.threads import at_most, cores
+from overstory.presentation.formats import in_bytes, plural
 from overstory.protocol.errors import FormatError, OverstoryError
 from overstory.protocol.kinds.base import Kind
 
@@ -181,6 +182,13 @@ class Run:
     def counts(self) -> SupportCounts:
         (counts,) = self.collections.values()
         return counts
+
+    def sentences(self, engine: str) -> list[str]:
+        spent = max(self.seconds, 1e-9)
+        rates = f"{self.num_reports / spent:,.0f} reports and {in_bytes(self.num_bytes / spent)} a second"
+        notes = [f"{plural(self.num_units, 'unit')} in {self.seconds:.1f} s by {engine}: {rates}"]
+        again = f"{self.repeats:,} units were counted again, because a worker was lost"
+        return [*notes, again] if self.repeats else notes
 
 
 def count(engine: Engine, job: Job, units: Sequence[Unit], *, advance: Callable[[int], object] | None = None) -> Run:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from overstory.files.io import SMALLEST, Advance, foreign, is_parquet, reading, surely_csv
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import printable
 from overstory.protocol.errors import FormatError, ParameterError
 
 DELIMITERS: Final = (",", ";", "\t", "|")

@@ -21,7 +21,7 @@ from operator import add
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TextIO, TypeAlias, TypeVar, cast
 
-from overstory.presentation.render_data import for_spreadsheet
+from overstory.presentation.render_text import for_spreadsheet
 from overstory.protocol.errors import FormatError
 
 FilePath: TypeAlias = str | os.PathLike[str]

@@ -53,7 +53,7 @@ from overstory.files.io import (
     writing_text,
 )
 from overstory.presentation.formats import finite, plural
-from overstory.presentation.render_data import quoted
+from overstory.presentation.render_text import quoted
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Encoding
 from overstory.protocol.kinds.bits import BitMechanism
@@ -281,7 +281,7 @@ class RapporParameters:
 
     def mechanism(self, hash_family: str | None = None) -> BitMechanism:
         """Return the mechanism, with its own hash family or with another one."""
-        from overstory.protocol.kinds.rappor import rappor
+        from overstory.protocol.kinds.bits import rappor
 
         return rappor(
             num_bits=self.k,

@@ -35,7 +35,7 @@ from overstory.files.io import (
     writing_text,
 )
 from overstory.files.parquet import joined, read_label, read_parquet
-from overstory.presentation.render_data import quoted
+from overstory.presentation.render_text import quoted
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.hashing import FAMILIES
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.kernels.columns import C1, C2, ONE, are_few, column
-from overstory.kernels.devices import GOLDEN, below, mix, stream_words
+from overstory.kernels.devices import below, mix, stream_words
 from overstory.kernels.threads import in_parts
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
     """Return every seed's matrix, its rows as masks of bits: `protocol.kinds.hashes.matrix_rows` of many."""
     if are_few(len(seeds) * hash_bits // TOGETHER, HASHING):
         words = (seeds.astype(np.uint64) << np.uint64(8))[:, None] | np.arange(hash_bits, dtype=np.uint64)
-        return np.asarray(split_mix(words) >> np.uint64(64 - num_bits))
+        return np.asarray(stream_words(np.zeros(1, np.uint64), words) >> np.uint64(64 - num_bits))
     from overstory.kernels.hashing import fill_masks
 
     out = np.empty((len(seeds), hash_bits), np.uint64)
@@ -89,15 +89,10 @@ def masks_of(seeds: NDArray[Any], num_bits: int, hash_bits: int) -> U64:
     return out
 
 
-def split_mix(words: U64) -> U64:
-    """Return word ``i`` of SplitMix64 with seed 0 for each ``i``."""
-    return mix(words * GOLDEN + GOLDEN)
-
-
 def positions_v1(digests: U64, num_bits: int, num_hashes: int, num_cohorts: int) -> NDArray[np.uint16]:
     """Positions of ``overstory-v1``, (cohorts, digests, hashes): *distinct*, every set equally likely (to 2 ** -48)."""
     out = np.empty((num_cohorts, digests.size, num_hashes), np.uint16)
-    tweaks = split_mix(np.arange(num_cohorts, dtype=np.uint64))
+    tweaks = stream_words(np.zeros(1, np.uint64), np.arange(num_cohorts, dtype=np.uint64))
 
     def part(first: int, stop: int) -> None:
         for cohort, start in itertools.product(range(num_cohorts), range(first, stop, BLOCK)):

@@ -27,8 +27,7 @@ from overstory.planning.detection import (
 from overstory.planning.plan import ALPHA, RapporPlan
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import check_count, whole_number
-from overstory.protocol.kinds.bits import BitMechanism, OneHot
-from overstory.protocol.kinds.rappor import Bloom, rappor
+from overstory.protocol.kinds.bits import BitMechanism, Bloom, OneHot, rappor
 
 WRITTEN: Final = ("num_bits", "num_hashes", "num_cohorts", "f", "p", "q")  # of a RAPPOR, in a registry
 MOST: Final = 1 << 62

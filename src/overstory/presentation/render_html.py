@@ -29,7 +29,7 @@ from overstory.presentation.document import (
     Row,
     Table,
 )
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import printable
 from overstory.presentation.svg import INK, PAPER, VARIABLES, Picture, inline, labelled
 
 _SAFE_ADDRESS: Final = re.compile(r"https?://|[^:]*\Z|[^:]*[/?#]")

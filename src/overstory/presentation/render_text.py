@@ -1,10 +1,12 @@
-"""Documents as text: for a terminal, in bold and grey and as wide as it is, as Markdown, and their tables as LaTeX.
+"""Documents as plain text: for a terminal, a pipe or a log, as Markdown; their tables as LaTeX, CSV and JSON.
 
-Nothing that a document holds can steer the terminal, or is markup: what is not printable is escaped.
+Nothing that a document holds is markup or can steer the terminal: what is not printable is escaped.
 """
 
 from __future__ import annotations
 
+import csv
+import math
 import os
 import re
 import shutil
@@ -13,11 +15,12 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Final
+from itertools import chain, islice, zip_longest
+from typing import Any, Final
 
 from overstory.presentation.document import (
     Block,
+    Column,
     Figure,
     Form,
     Heading,
@@ -31,7 +34,7 @@ from overstory.presentation.document import (
     Table,
     unfolded,
 )
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import TRUTH, data_text, finite, printable
 
 FORCING: Final = ("FORCE_COLOR", "TTY_COMPATIBLE")  # variables that ask for bold and grey where there is no terminal
 ELSEWHERE: Final = 120  # the width of a table in a file or a pipe
@@ -305,3 +308,88 @@ def _latex_table(table: Table, caption: str) -> Iterator[str]:
 def latex_escaped(text: str) -> str:
     """Return a text that LaTeX shows as it is."""
     return "".join(MARKS.get(mark, mark) for mark in printable(text))
+
+
+FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a cell that a spreadsheet takes for a formula starts with; the last four are full-width forms."""
+IN_QUOTES: Final = re.compile(r'[,"\r\n]')  # what makes a field need quotes
+MARK: Final = "'"  # put before such a cell; a reader that wants the exact value takes one away
+CHUNK: Final = 256
+"""Records that are written together, column by column: of many more, the garbage collector would look at each again."""
+
+
+def as_json(table: Table) -> list[dict[str, Any]]:
+    """Return a dictionary of JSON values for each row."""
+    keys = keys_of(table.columns)
+    return [{key: finite(row[key]) for key in keys} for row in table.rows]
+
+
+def as_csv(table: Table) -> Iterator[str]:
+    """Yield the lines of a CSV file."""
+    named = {key: key if column.keys else column.csv or key for column in table.columns for key in column.data_keys}
+    return chain((csv_line(named.values()),), csv_records([row[key] for key in named] for row in table.rows))
+
+
+def csv_lines(columns: Iterable[Column], records: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Return a header and a line per record; a record holds the values of all columns, in their order."""
+    header = csv_line(name for column in columns for name in (column.keys or (column.csv or column.name,)))
+    return chain((header,), csv_records(records))
+
+
+def csv_records(records: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """Return a line per record, each as long as the first; what a cell needs is asked once for many of its column."""
+    rest = iter(records)
+    return chain.from_iterable(map(_written_together, iter(lambda: tuple(islice(rest, CHUNK)), ())))
+
+
+def _written_together(records: tuple[Sequence[Any], ...]) -> Iterator[str]:
+    forms, columns = zip(*map(_written, zip(*records, strict=True)), strict=True)
+    return map((",".join(forms) + "\n").__mod__, zip(*columns, strict=True))
+
+
+def _written(cells: tuple[Any, ...]) -> tuple[str, Iterable[Any]]:
+    """Return cells of a column, and the form that writes each of them as `quoted` does its `data_text`."""
+    kinds = set(map(type, cells))
+    if kinds == {float} and math.isfinite(sum(cells)):
+        return "%.10g", cells
+    if kinds == {int}:
+        return "%d", cells
+    if kinds == {bool}:
+        return "%s", map(TRUTH.__getitem__, cells)
+    texts = cells if kinds == {str} else tuple(map(data_text, cells))
+    return "%s", map(quoted, texts) if IN_QUOTES.search("".join(texts)) else texts
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    """Return cells as a line of CSV, its end included."""
+    return ",".join(quoted(str(cell)) for cell in cells) + "\n"
+
+
+def for_spreadsheet(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines of CSV without formulas: an apostrophe begins what would be one, or begins with an apostrophe."""
+    for cells in csv.reader(lines):
+        yield csv_line([MARK + cell if _is_marked(cell) else cell for cell in cells])
+
+
+def keys_of(columns: Iterable[Column]) -> list[str]:
+    """Return the entries of a row that columns show, each once."""
+    return list(dict.fromkeys(key for column in columns for key in column.data_keys))
+
+
+def quoted(text: str) -> str:
+    """Return `text` as a CSV field, in quotes where it needs them (Python's own writer leaves a lone CR bare)."""
+    if IN_QUOTES.search(text):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _is_marked(cell: str) -> bool:
+    return cell.startswith((*FORMULA, MARK)) and not _is_number(cell)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return cell.isascii() and cell.strip() == cell

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from overstory.presentation.document import Block, Column, Figure, Heading, Lines, Paragraph, Row, Table
-from overstory.presentation.render_data import as_arrow, as_csv
-from overstory.presentation.render_text import UNFOLDED, as_latex, as_markdown, as_text
+from overstory.presentation.formats import data_text
+from overstory.presentation.render_text import UNFOLDED, as_csv, as_json, as_latex, as_markdown, as_text, keys_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +38,27 @@ def in_form(blocks: Iterable[Block], form: TableForm) -> str:
     if form != "text":
         raise ValueError(f"form={form!r}: give text, markdown, latex or csv")
     return as_text(blocks, UNFOLDED).rstrip("\n")
+
+
+def as_arrow(table: Table) -> pa.Table:
+    """Return an Arrow table; a column is of texts where only some are, such as names and numbers of quantiles."""
+    import pyarrow as pa
+
+    rows, columns = as_json(table), {}
+    for key in keys_of(table.columns):
+        values = [row[key] for row in rows]
+        is_mixed = any(isinstance(value, str) for value in values)
+        columns[key] = [None if value is None else data_text(value) for value in values] if is_mixed else values
+    return pa.table(columns)
+
+
+def as_parquet(table: Table) -> bytes:
+    """Return a Parquet file of `as_arrow`."""
+    from pyarrow import parquet
+
+    file = io.BytesIO()
+    parquet.write_table(as_arrow(table), file)
+    return file.getvalue()
 
 
 class Result:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import printable
 
 INK: Final = "#1d2520"
 MUTED: Final = "#6f7972"

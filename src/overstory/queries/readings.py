@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 from overstory.analysis.selection import Correction, IntervalKind, interval_words
 from overstory.presentation.document import Block, Column, Heading, Table
 from overstory.presentation.formats import epsilon_text, epsilons_text, finite, plural
-from overstory.presentation.render_data import csv_lines
+from overstory.presentation.render_text import csv_lines
 from overstory.presentation.result import Result
 from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError

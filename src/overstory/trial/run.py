@@ -31,8 +31,8 @@ from overstory.presentation.document import (
     Preformatted,
 )
 from overstory.presentation.formats import epsilon_text, factor, guess_text, parameter_words
-from overstory.presentation.render_data import csv_lines
 from overstory.presentation.render_html import as_page
+from overstory.presentation.render_text import csv_lines
 from overstory.presentation.result import Result
 from overstory.privacy.statements import statement
 from overstory.privacy.terms import terms_of

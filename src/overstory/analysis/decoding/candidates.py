@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import shake_128
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -202,12 +203,11 @@ def predict(candidates: CandidateMap, coefficients: F64) -> F64:
 
 def fingerprints(candidates: CandidateMap) -> NDArray[np.uint64]:
     """Return 64 bits per candidate that agree whenever two columns are equal, shape (M,)."""
-    from overstory.kernels.small_hashes import split_mix
     from overstory.kernels.threads import in_parts
 
     out = np.zeros(candidates.num_candidates, np.uint64)
-    numbers = np.arange(candidates.num_cohorts)[:, None] << 16 | np.arange(candidates.num_bits)
-    table = split_mix(numbers.astype(np.uint64))
+    words = shake_128(b"a word for each row").digest(8 * candidates.num_rows)
+    table = np.frombuffer(words, np.uint64).reshape(candidates.num_cohorts, candidates.num_bits)
 
     def part(first: int, stop: int) -> None:
         for start in range(first, stop, BLOCK):

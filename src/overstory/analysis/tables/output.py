@@ -15,7 +15,7 @@ from overstory.analysis.selection import INTERVAL_KINDS, interval_words, z_value
 from overstory.analysis.tables.columns import lookup_key
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import detection, interval, marked, p_value, percent, thousands
-from overstory.presentation.render_data import csv_lines
+from overstory.presentation.render_text import csv_lines
 from overstory.presentation.result import Result, TableForm, in_form
 from overstory.protocol.errors import ParameterError
 

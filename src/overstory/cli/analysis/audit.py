@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from overstory.audit.answers import Declared, OwnClient, Program, declare
 from overstory.audit.audit import Settings, audit
-from overstory.cli.output import Answer, progress
+from overstory.cli.command import Answer, progress
 from overstory.cli.own_files import load_oracles, mechanism_from
 from overstory.files.rappor import read_params
 from overstory.presentation.document import Block, Column, Paragraph, Table

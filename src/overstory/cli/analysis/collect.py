@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from overstory.cli.arguments import check_pipes, form_of, seekable
-from overstory.cli.output import Answer, is_table, progress
+from overstory.cli.command import Answer, check_pipes, form_of, is_table, progress, seekable
 from overstory.files.io import writing_csv, writing_text
 from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph

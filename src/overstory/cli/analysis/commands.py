@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import (
+from overstory.cli.command import (
     AT_LEAST_ONE,
     CSV,
     Command,

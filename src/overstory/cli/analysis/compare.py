@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from overstory.analysis.comparison import measured_errors, rank, recommend, rounds_to_order, trade, zipf
-from overstory.cli.arguments import form_of, seekable
-from overstory.cli.output import Answer, progress, tell_notes
+from overstory.cli.command import Answer, form_of, progress, seekable, tell_notes
 from overstory.cli.own_files import load_oracles
 from overstory.files.columns import blocks
 from overstory.files.recognition import recognize_all

@@ -14,8 +14,18 @@ from overstory.analysis.alarms.crafted import alarm_notes, check_collection
 from overstory.analysis.decoding import decode
 from overstory.analysis.selection import bound_text, interval_words
 from overstory.analysis.tables.output import estimate_table
-from overstory.cli.arguments import check_pipes, is_address, token_of_environment
-from overstory.cli.output import Answer, answer_of, draw, is_table, progress, reading_bar
+from overstory.cli.command import (
+    Answer,
+    answer_of,
+    check_pipes,
+    count_units,
+    draw,
+    is_address,
+    is_table,
+    progress,
+    reading_bar,
+    token_of_environment,
+)
 from overstory.files.rappor import (
     metrics,
     read_candidates,
@@ -32,7 +42,9 @@ from overstory.queries.readings import EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.discovery import Discovered
+    from overstory.engines.driver import Engine, Run
     from overstory.engines.places import ExportedSet
+    from overstory.engines.units import Job, Unit
     from overstory.presentation.document import Block
     from overstory.protocol.metrics import Metric
     from overstory.queries.comparison import Comparison
@@ -202,12 +214,32 @@ def _open_store(args: argparse.Namespace) -> Iterator[Any]:
         with open_store(args.store) as store:
             yield store
         return
-    from overstory.cli.analysis.file_tools import counting_jobs, engine_of
+    from overstory.engines.clusters import engine_of
     from overstory.queries.sources import ExportedReports
 
     engine = engine_of(args.engine)
-    with counting_jobs(args.engine, engine, quiet=args.quiet) as count:
+    with _counting_jobs(args.engine, engine, quiet=args.quiet) as count:
         yield ExportedReports(_find(args.inputs), count, getattr(engine, "workers", None) or 8)
+
+
+@contextmanager
+def _counting_jobs(asked: str | None, engine: Engine, *, quiet: bool) -> Iterator[Callable[[Job, Sequence[Unit]], Run]]:
+    """Yield what counts one job after the other; at the end the error stream has how that went."""
+    from overstory.engines.driver import Run
+
+    runs: list[Run] = []
+
+    def count_next(job: Job, units: Sequence[Unit]) -> Run:
+        runs.append(count_units(engine, job, units, quiet=quiet))
+        return runs[-1]
+
+    yield count_next
+    if quiet or not runs:
+        return
+    names = ("num_reports", "num_bytes", "num_units", "repeats", "seconds")
+    whole = Run({}, **{name: sum(getattr(run, name) for run in runs) for name in names})
+    for note in whole.sentences(engine.name)[0 if asked else 1 :]:
+        print(f"overstory: {note}", file=sys.stderr)
 
 
 def _find(inputs: Sequence[str]) -> list[ExportedSet]:

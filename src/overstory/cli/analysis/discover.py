@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from overstory.cli.arguments import check_pipes, form_of, seekable
-from overstory.cli.output import Answer, progress, reading_bar, tell_notes
+from overstory.cli.command import Answer, check_pipes, form_of, progress, reading_bar, seekable, tell_notes
 from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, discover, find, simulate
 from overstory.files.columns import blocks, line_of
 from overstory.files.rappor import read_candidates
 from overstory.files.recognition import recognize_all
 from overstory.presentation.document import Lines
-from overstory.presentation.formats import plural
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import plural, printable
 from overstory.protocol.domains.codes import MAX_BYTES
 from overstory.protocol.errors import FormatError, NoCodeError, ParameterError
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from overstory.analysis.decoding.candidates import colliding
 from overstory.analysis.reports import ReportBatch
-from overstory.cli.arguments import check_pipes, shown
-from overstory.cli.output import Outcome, progress, reading_bar
+from overstory.cli.command import Outcome, check_pipes, count_units, reading_bar, shown
 from overstory.files.io import is_parquet
 from overstory.files.labels import Label
 from overstory.files.parquet import write_blocks
@@ -38,18 +36,15 @@ from overstory.files.reports import (
     write_reports_csv,
 )
 from overstory.presentation.document import Lines
-from overstory.presentation.formats import epsilons_text, in_bytes, plural
-from overstory.protocol.errors import FormatError, ParameterError, suggestion
+from overstory.presentation.formats import epsilons_text
+from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind, Report
-from overstory.protocol.kinds.bits import BitMechanism
-from overstory.protocol.kinds.rappor import as_googles_client
+from overstory.protocol.kinds.bits import BitMechanism, as_googles_client
 from overstory.protocol.sampling import KeyedEntropy, Responder, SystemEntropy, context
-from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.upload import decode_batch, encode_reports
 
 if TYPE_CHECKING:
-    from overstory.engines.driver import Engine, Run
-    from overstory.engines.units import Contents, Job, Unit
+    from overstory.engines.units import Contents
 
 BATCH: Final = 1 << 16
 METRIC: Final = "encode"
@@ -170,6 +165,7 @@ def _wants_engine(args: argparse.Namespace) -> bool:
 
 
 def _sum_by_engine(args: argparse.Namespace) -> Outcome:
+    from overstory.engines.clusters import engine_of
     from overstory.engines.places import find_copies, find_places
     from overstory.engines.units import Job, read_contents, unit_bytes, units_of
 
@@ -197,7 +193,7 @@ def _sum_by_engine(args: argparse.Namespace) -> Outcome:
         "repeated_units": run.repeats,
     }
     counted = f"{run.num_reports:,} reports of {mechanism.name} in {run.counts.num_cohorts:,} cohorts"
-    return Outcome(outcome, Lines(f"{counted} summed into {shown(args.output)}", *run_sentences(engine.name, run)))
+    return Outcome(outcome, Lines(f"{counted} summed into {shown(args.output)}", *run.sentences(engine.name)))
 
 
 def _stated_mechanism(args: argparse.Namespace, file: Contents) -> Kind:
@@ -213,64 +209,3 @@ def _stated_mechanism(args: argparse.Namespace, file: Contents) -> Kind:
             raise FormatError(f"these reports were not made with the parameters of {args.metric}", source=source)
         return mechanism
     return file.label.mechanism(source)
-
-
-def count_units(engine: Engine, job: Job, units: Sequence[Unit], *, quiet: bool) -> Run:
-    """Return what the engine counts, and show how much of it is done."""
-    from overstory.engines.driver import count
-
-    size = sum(unit.num_bytes for unit in units)
-    with progress(f"counting ({engine.name})", size or None, quiet=quiet, in_bytes=True) as bar:
-        return count(engine, job, units, advance=bar.advance)
-
-
-@contextmanager
-def counting_jobs(asked: str | None, engine: Engine, *, quiet: bool) -> Iterator[Callable[[Job, Sequence[Unit]], Run]]:
-    """Yield what counts one job after the other; at the end the error stream has how that went."""
-    from overstory.engines.driver import Run
-
-    runs: list[Run] = []
-
-    def count_next(job: Job, units: Sequence[Unit]) -> Run:
-        runs.append(count_units(engine, job, units, quiet=quiet))
-        return runs[-1]
-
-    yield count_next
-    if quiet or not runs:
-        return
-    names = ("num_reports", "num_bytes", "num_units", "repeats", "seconds")
-    whole = Run({}, **{name: sum(getattr(run, name) for run in runs) for name in names})
-    for note in run_sentences(engine.name, whole)[0 if asked else 1 :]:
-        print(f"overstory: {note}", file=sys.stderr)
-
-
-def run_sentences(engine: str, run: Run) -> list[str]:
-    spent = max(run.seconds, 1e-9)
-    rates = f"{run.num_reports / spent:,.0f} reports and {in_bytes(run.num_bytes / spent)} a second"
-    notes = [f"{plural(run.num_units, 'unit')} in {run.seconds:.1f} s by {engine}: {rates}"]
-    return notes + ([f"{run.repeats:,} units were counted again, because a worker was lost"] if run.repeats else [])
-
-
-ENGINES: Final = ("local", "dask", "spark")
-
-
-def engine_of(text: str | None) -> Engine:
-    """Return the engine of that name, which an address or a number of processes or threads may follow."""
-    name, _, where = (text or "local").partition(":")
-    if name not in ENGINES:
-        raise ParameterError(f"--engine {text}: choose one of {', '.join(ENGINES)}{suggestion(name, ENGINES)}")
-    workers = parse_digits(where)
-    if workers == 0 or (where and workers is None and name == "local"):
-        raise ParameterError(f"--engine {text}: give a whole number, 1 or more, after {name}:")
-    place = where if where and workers is None else None
-    if name == "dask":
-        from overstory.engines.dask_cluster import DaskEngine
-
-        return DaskEngine(place, workers)
-    if name == "spark":
-        from overstory.engines.spark_session import SparkEngine
-
-        return SparkEngine(master=place, workers=workers)
-    from overstory.engines.driver import LocalEngine
-
-    return LocalEngine(workers)

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from overstory.cli.output import Answer, is_table
+from overstory.cli.command import Answer, is_table
 from overstory.presentation.document import Lines, Paragraph, Preformatted
 from overstory.presentation.formats import plural
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.arguments import Command, Needs, Option, flag
+from overstory.cli.command import Command, Needs, Option, flag
 
 
 class Question(Option):

@@ -14,14 +14,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from overstory.cli.output import Answer
+from overstory.cli.command import Answer
 from overstory.cli.registry.commands import KINDS, QUESTIONS
 from overstory.files.io import replacing
 from overstory.presentation.document import Block, Heading, KeyValues, Lines, Paragraph
-from overstory.presentation.formats import factor, percent, plural
+from overstory.presentation.formats import factor, percent, plural, printable
 from overstory.presentation.formats import share as percentage
 from overstory.presentation.render_text import as_markdown
-from overstory.presentation.streams import printable
 from overstory.privacy.registry.changes import Harm, compare_registries
 from overstory.privacy.registry.cost import HIGH, budget_words, headline, total_costs
 from overstory.privacy.registry.page import metric_page, together_blocks

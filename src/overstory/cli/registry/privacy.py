@@ -6,11 +6,10 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from overstory.cli.output import Answer
+from overstory.cli.command import Answer
 from overstory.cli.own_files import makers, mechanism_from, oracle_named
 from overstory.presentation.document import Block, Lines, Paragraph
-from overstory.presentation.formats import parameter_words
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import parameter_words, printable
 from overstory.privacy import Claim, PrivacyStatement, statement
 from overstory.privacy.approximate import DELTA
 from overstory.privacy.registry.cost import yearly

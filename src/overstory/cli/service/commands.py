@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from overstory.cli.arguments import (
+from overstory.cli.command import (
     AT_LEAST_ONE,
     CSV,
     Command,

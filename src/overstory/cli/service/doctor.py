@@ -10,8 +10,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from overstory.cli.arguments import PREFIX
-from overstory.cli.output import Answer
+from overstory.cli.command import PREFIX, Answer
 from overstory.cli.service.commands import SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.collector.checkup import (

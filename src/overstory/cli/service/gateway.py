@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from overstory.cli.arguments import token_of_environment
-from overstory.cli.output import Outcome as Done
+from overstory.cli.command import Outcome as Done
+from overstory.cli.command import token_of_environment
 from overstory.client.client import WEEK, seconds
 from overstory.client.outcomes import MADE, Outcome
 from overstory.client.upload.delivery import Collector

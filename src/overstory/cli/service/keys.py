@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from overstory.cli.output import Answer
+from overstory.cli.command import Answer
 from overstory.collector.oblivious.keys import add_key, public_line, read_private_keys, remove_key
 from overstory.presentation.document import Column, Lines, Table
 from overstory.protocol.oblivious.messages import fingerprint

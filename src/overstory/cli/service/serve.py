@@ -7,16 +7,14 @@ import os
 from functools import partial
 from typing import Final
 
-from overstory.cli.arguments import PREFIX
+from overstory.cli.command import PREFIX
 from overstory.cli.service.commands import SERVE_SETTINGS
 from overstory.cli.service.settings import fill_in
 from overstory.collector.checkup import check_kernels, check_keys, check_promises, guarded
 from overstory.collector.oblivious.keys import KeyRing, read_private_keys
 from overstory.collector.server import serve
-from overstory.collector.service import Collector
+from overstory.collector.service import Collector, open_to_serve
 from overstory.collector.settings import Limits, UpkeepIntervals
-from overstory.collector.store import Store, open_store
-from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.store.databases.database import has_password
 from overstory.collector.telemetry import LOG
 from overstory.protocol.errors import OverstoryError
@@ -68,19 +66,3 @@ def _read_registry(args: argparse.Namespace) -> MetricRegistry:
             LOG.warning("%s%s", finding.detail, f". To do: {finding.do}" if finding.do else "")
     check_promises(args.store, registry, allow_weaker=args.allow_weaker, warn=LOG.warning)
     return registry
-
-
-def open_to_serve(url: str, registry: MetricRegistry) -> Store:
-    """Open a store for this process alone, create it where there is none, and let it count as the registry says."""
-    try:
-        store = open_store(url)
-    except MissingStoreError:
-        LOG.info("there is no store yet: creating it")
-        store = open_store(url, create=True)
-    try:
-        store.serve_alone()  # before anything is written to another collector's store
-        store.remember(registry)
-    except BaseException:
-        store.close()
-        raise
-    return store

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
-from overstory.cli.arguments import PREFIX, Option
+from overstory.cli.command import PREFIX, Option
 from overstory.cli.service.commands import CONSOLE, RELAY_
 from overstory.protocol.errors import FormatError, ParameterError
 

@@ -14,13 +14,11 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Final
 
-from overstory.cli.arguments import form_of, is_address, token_of_environment
-from overstory.cli.output import Answer, progress
+from overstory.cli.command import Answer, form_of, is_address, progress, token_of_environment
 from overstory.client.upload.http import Request, Response, Transport, http_transport
 from overstory.files.io import writing_text
 from overstory.presentation.document import Block, Column, Preformatted, Table
-from overstory.presentation.formats import plural, thousands
-from overstory.presentation.streams import printable
+from overstory.presentation.formats import plural, printable, thousands
 from overstory.privacy.registry.cost import yearly
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
@@ -113,11 +111,11 @@ def _collector(args: argparse.Namespace, registry: MetricRegistry) -> Iterator[C
         yield lambda request, _: transport(request)
         return
     # Devices alone need no server.
-    from overstory.cli.service.serve import open_to_serve
     from overstory.collector.checkup import check_promises
     from overstory.collector.http.endpoint import answer_to
     from overstory.collector.ingest.ingest import Ingest
     from overstory.collector.ingest.received import Received
+    from overstory.collector.service import open_to_serve
     from overstory.supervision.answers import refusal
 
     check_promises(args.store, registry, allow_weaker=False, warn=print)

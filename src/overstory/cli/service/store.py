@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from overstory.cli.output import Answer, Outcome, progress
+from overstory.cli.command import Answer, Outcome, progress
 from overstory.collector.auth import Token, sha256
 from overstory.collector.store import open_store
 from overstory.collector.store.copies.backup import restore

@@ -32,7 +32,7 @@ from overstory.client.state.files import (
     state_folder,
     states_folder,
 )
-from overstory.presentation.streams import PIPE_CLOSED, close_quietly, printable, write_anything
+from overstory.presentation.formats import PIPE_CLOSED, close_quietly, printable, write_anything
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 
 if TYPE_CHECKING:

@@ -123,7 +123,7 @@ class Encoding(AnyEncoding):
         For given numbers of ones such a loss is linear in the overlap, so the smallest and the largest overlap suffice.
         Two different values whose bits are all equal count only where `equal_bits` says so.
 
-        >>> from overstory.protocol.kinds.rappor import Bloom
+        >>> from overstory.protocol.kinds.bits import Bloom
         >>> Bloom(128, 2, 16).shapes(equal_bits=True)
         (Shape(both=0, lowered=2, raised=2, neither=124), Shape(both=2, lowered=0, raised=0, neither=126))
         """
