@@ -29,8 +29,8 @@ def test_chunks_have_the_histogram(counts, size):
         ("auto", TrialBudget(1.0)),
         ("olh", TrialBudget(1.0)),
         ("rappor", TrialBudget(1.0)),
-        ("l-osue", TrialBudget(1.0, 2.0, reports=3)),
-        ("rappor", TrialBudget(1.0, 2.0, reports=3)),
+        ("l-osue", TrialBudget(1.0, 2.0)),
+        ("rappor", TrialBudget(1.0, 2.0)),
     ],
 )
 def test_what_is_learned_is_near_the_truth(name, budget):
@@ -41,14 +41,6 @@ def test_what_is_learned_is_near_the_truth(name, budget):
     assert away.max() < 5.5  # one in 2.6e7 for each value
     assert result.inside >= 2
     assert result.estimate.num_reports == COUNTS.sum()
-
-
-def test_repeated_reports_of_the_same_answer_teach_nothing_more():
-    """All noise of grr is kept: three reports are one, and the standard error knows it. Fresh noise would shrink it."""
-    once, thrice = (collect(PEOPLE, TrialBudget(1.0, reports=r), "grr", 2).estimate for r in (1, 3))
-    np.testing.assert_allclose(thrice.standard_errors, once.standard_errors, rtol=0.02)
-    ratio = collect(PEOPLE, TrialBudget(1.0, 8.0, reports=3), "l-osue", 2).estimate.standard_errors[3]
-    assert ratio < 0.7 * collect(PEOPLE, TrialBudget(1.0, 8.0), "l-osue", 2).estimate.standard_errors[3]
 
 
 @pytest.mark.parametrize(
@@ -67,22 +59,20 @@ def test_oracles_that_do_not_fit(name, budget, words):
 
 
 def test_reports_are_counted_once():
-    with pytest.raises(ParameterError, match="reports_per_device"):
-        TrialBudget(reports=0)
     told = []
-    collect(PEOPLE, TrialBudget(1.0, 2.0, reports=2), "auto", 0, told.append)
-    assert sum(told) == 2 * COUNTS.sum()
+    collect(PEOPLE, TrialBudget(1.0, 2.0), "auto", 0, told.append)
+    assert sum(told) == COUNTS.sum()
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.sampled_from(SHARES), st.sampled_from(["grr", "oue", "l-osue", "rappor"]), st.integers(1, 5))
-def test_the_smallest_share_and_the_people_needed_are_inverse(share, name, each):
+@given(st.sampled_from(SHARES), st.sampled_from(["grr", "oue", "l-osue", "rappor"]))
+def test_the_smallest_share_and_the_people_needed_are_inverse(share, name):
     budget = TrialBudget(1.0, 2.0) if name == "l-osue" else TrialBudget(1.0)
     built = budget.mechanism(name, 10, 10_000)
-    people = required_sample_size(built, share, 10, reports_per_device=each)
-    found = smallest_share(built, people, 10, reports_per_device=each)
+    people = required_sample_size(built, share, 10)
+    found = smallest_share(built, people, 10)
     assert found == pytest.approx(share, rel=1e-3)
-    assert required_sample_size(built, share, 1_000, reports_per_device=each) > people
+    assert required_sample_size(built, share, 1_000) > people
 
 
 def test_the_advice_names_the_best_and_says_what_another_would_cost():

@@ -61,12 +61,12 @@ def collect(place):
 
 @scene
 def collect_by_choices(place):
-    """Numbers in bins, devices that report twice, drawn people, candidates."""
+    """Numbers in bins, two rounds of noise, drawn people, candidates."""
     return run_each(
         place,
         "collect survey.csv.gz --column kwh --bins 0 3 6 --epsilon 2 --seed 2 -o kwh --json",
-        "collect survey.csv --column state --reports-per-device 2 --epsilon 1 --epsilon-permanent 3 "
-        "--oracle l-osue --seed 3 -o devices --json",
+        "collect survey.csv --column state --epsilon 1 --epsilon-permanent 3 --oracle l-osue --seed 3 -o devices "
+        "--json",
         "collect survey.csv --column state --candidates trees.txt --people 500 --epsilon 4 --seed 4 --spreadsheet -o -",
     )
 

@@ -16,7 +16,6 @@ from overstory.analysis.estimate import Estimate, converted
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess import Processed, postprocess
-from overstory.analysis.reports import SupportCounts
 from overstory.analysis.tables.columns import PERIODS, Label, coded, labels_from, read_column, read_numbers
 from overstory.analysis.tables.output import (
     estimate_picture,
@@ -269,15 +268,14 @@ class ValueTrial(CountTrial):
 
     @property
     def who(self) -> str:
-        people, each = self.people, self.budget.reports
+        people = self.people
         if self.subject.who:
             return self.subject.who
-        sent = "one report" if each == 1 else f"{each:,} reports"
         which = "drawn from the rows" if people.is_drawn else "one for each row"
         missing = (
             "" if people.is_drawn or not people.missing else f"; {people.missing:,} rows without a value sent nothing"
         )
-        return f"{len(people):,} simulated devices, {which}, {sent} of each{missing}"
+        return f"{len(people):,} simulated devices, {which}, one report of each{missing}"
 
     def prospects(self) -> Iterator[Block]:
         if self.is_advised:
@@ -302,7 +300,6 @@ class ValueTrial(CountTrial):
             **self.subject.facts,
             "devices": len(self.people),
             "values": len(self.people.labels),
-            "reports_per_device": float(self.budget.reports),
             **{key: self.stated[key] for key in ("epsilon_permanent", "epsilon_n", "epsilon_any")},
             "privacy": self.privacy,
             "seed": self.seed,
@@ -361,12 +358,12 @@ def advise(trial: ValueTrial) -> Advice:
 
 
 def _at(built: Mechanism, trial: ValueTrial) -> AtOracle:
-    values, estimate, each = len(trial.people.labels), trial.estimate, trial.budget.reports
+    values, estimate = len(trial.people.labels), trial.estimate
     # Benjamini and Hochberg let through p-values up to alpha R / M when R of M passed; of none, the first: alpha / M.
     passed = max(int(np.count_nonzero(estimate.detected())), 1)
-    shown = partial(smallest_share, built, len(trial.people), values, reports_per_device=each)
+    shown = partial(smallest_share, built, len(trial.people), values)
     by_rule = partial(shown, alpha=estimate.alpha, num_tests=values / passed)
-    needed = partial(required_sample_size, built, num_candidates=values, alpha=ALPHA, reports_per_device=each)
+    needed = partial(required_sample_size, built, num_candidates=values, alpha=ALPHA)
     return AtOracle(built.name, {f"{share:g}": needed(share) for share in SHARES}, by_rule(reach=0.0), by_rule())
 
 
@@ -384,18 +381,8 @@ def collect(
         oracle = budget.mechanism(oracle, len(people.labels), len(people))
     pair = FrequencyOracle(oracle)
     values: Sequence[Any] = people.labels if oracle.encoding.decoded else range(oracle.domain_size or 0)
-    sent = send(oracle, values, people.counts, np.random.default_rng([seed, 1]), size, advance, budget.reports)
-    return ValueTrial(people, pair, _estimate(people, budget, pair, transport(oracle, sent)), seed, budget)
-
-
-def _estimate(people: Population, budget: TrialBudget, oracle: FrequencyOracle, counts: SupportCounts) -> Estimate:
-    each = float(budget.reports)
-    estimate = oracle.estimate(counts, list(people.labels), reports_per_device=each)
-    if each == 1:
-        return estimate
-    in_rows = {name: getattr(estimate, name) / each for name in ("counts", "raw_counts", "standard_errors")}
-    about = {"num_reports": len(people), "reports_per_device": 1.0, "joint_errors": None}
-    return converted(Estimate, estimate, **in_rows, **about)
+    sent = send(oracle, values, people.counts, np.random.default_rng([seed, 1]), size, advance)
+    return ValueTrial(people, pair, pair.estimate(transport(oracle, sent), list(people.labels)), seed, budget)
 
 
 Missing = Literal["value", "drop"]

@@ -67,7 +67,7 @@ def _trial(args: argparse.Namespace, path: str, budget: TrialBudget) -> Trial:
     """Read the file, and let its rows report: pairs of two columns, sets, numbers, or values."""
     with progress("reading", Path(path).stat().st_size, quiet=args.quiet) as bar:
         people, collect = _people(args, path, {"form": form_of(args.csv), "advance": bar.advance})
-    with progress("devices report", len(people) * budget.reports, quiet=args.quiet) as bar:
+    with progress("devices report", len(people), quiet=args.quiet) as bar:
         return collect(people, budget, args.oracle, args.seed, advance=bar.advance)
 
 
@@ -113,7 +113,7 @@ def _budget(args: argparse.Namespace) -> TrialBudget:
     epsilon = 1.0 if args.epsilon is None else args.epsilon
     if not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(f"--epsilon {epsilon:g}: give a number above 0 and at most {MAX_EPSILON}")
-    return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
+    return TrialBudget(epsilon, args.epsilon_permanent)
 
 
 def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> None:
