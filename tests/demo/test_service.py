@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from overstory.analysis.oracle import FrequencyOracle
+from overstory.cli.analysis.demo import METRIC, CollectorService, ServiceError, write_registry
 from overstory.files.rappor import RapporParameters
 from overstory.protocol.metrics import Period
-from overstory.trial.service import METRIC, CollectorService, ServiceError, write_registry
 
 STATES = ["Ohio", "Utah"]
 PARAMETERS = RapporParameters(k=32, h=2, m=4, p=0.5, q=0.75, f=0.5)

@@ -1,10 +1,9 @@
-"""``overstory collect``: the user's own column, collected by simulated devices; ``overstory demo``: real data."""
+"""``overstory collect``: the user's own column, collected by simulated devices."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable
@@ -14,16 +13,13 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from overstory.cli.arguments import check_pipes, form_of, seekable
-from overstory.cli.output import Answer, is_table, progress
+from overstory.cli.output import Answer, command_of, is_table, progress
 from overstory.files.io import writing_csv, writing_text
-from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
 from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
-from overstory.trial.population import draw_population, read_population
+from overstory.trial.population import read_population
 from overstory.trial.run import TrialBudget
 from overstory.trial.values import Subject, ValueTrial, collect
 
@@ -125,31 +121,8 @@ def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> Non
             trial.write_csv(text)
         with writing_text(part / "collect.json") as text:
             text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
-        trial.write_page(part / "collect.html", _command(args))
+        trial.write_page(part / "collect.html", command_of(args))
         if (folder / "learned.csv").exists():
             print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
         for file in sorted(part.iterdir()):
             file.replace(folder / file.name)
-
-
-def demo(args: argparse.Namespace) -> Answer:
-    """Do the main job on bundled real data, from devices to a page."""
-    from overstory.trial.service import demonstrate
-
-    usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
-    parameters = read_params(args.params) if args.params else usual
-    population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
-    with progress("devices report", len(population), quiet=args.quiet) as bar:
-        summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
-    page = summary.write_page(Path(args.output, "demo.html"), _command(args))
-    files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
-    return Answer(summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
-
-
-def _command(args: argparse.Namespace) -> str:
-    """Return the command that made a page, without where the page was written."""
-    words = [word for word in args.line if not word.startswith("--output=")]
-    for name in {"-o", "--output"}.intersection(words):
-        place = words.index(name)
-        del words[place : place + 2]
-    return shlex.join(words)

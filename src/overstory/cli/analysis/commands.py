@@ -468,7 +468,7 @@ DEMO: Final = Command(
     more="""\
 Draws respondents from real figures, randomizes each one's state on a simulated device, sends, counts and decodes the
 reports. Shows the truth, the estimates with their intervals, and the privacy loss.""",
-    runs="analysis.collect:demo",
+    runs="analysis.demo",
 )
 
 _PARAMS: Final = Option("--params", required=True)
