@@ -9,43 +9,16 @@ from fractions import Fraction
 from itertools import pairwise
 
 from overstory.audit import laws
-
-ONE = 1 << 32
-
-
-class _NeedsBits(Exception):  # noqa: N818 - a question, not an error
-    pass
+from support.referee_laws import WHOLE, Asked, Script
 
 
-class _Script:  # an entropy source that answers as told, and asks when it was not told
-    def __init__(self, answers):
-        self.answers, self.at, self.asked = answers, 0, None
-
-    def bits(self, count):
-        return self._next(("bits", count))
-
-    def below(self, bound):
-        """A uniform number, when a test stands it in for `uniform_below`, whose rejections never end."""
-        return self._next(("below", bound))
-
-    def _next(self, question):
-        if self.at == len(self.answers):
-            self.asked = question
-            raise _NeedsBits
-        self.at += 1
-        return self.answers[self.at - 1]
-
-
-def _options(question, thresholds):
-    """(answers that must act alike, probability), for a draw of so many bits or below a bound."""
-    kind, count = question
-    if kind == "below":
-        return [((value,), Fraction(1, count)) for value in range(count)]
-    if count != 32:
-        assert count <= 8, "only small draws are enumerated"
-        return [((value,), Fraction(1, 1 << count)) for value in range(1 << count)]
-    cuts = sorted({0, ONE, *thresholds})
-    return [((low, high - 1), Fraction(high - low, ONE)) for low, high in pairwise(cuts)]
+def _alike(choices, thresholds):
+    """(answers that must act alike, probability), of a draw with so many outcomes."""
+    if choices != WHOLE:
+        assert choices <= 1 << 8, "only small draws are enumerated"
+        return [((value,), Fraction(1, choices)) for value in range(choices)]
+    cuts = sorted({0, WHOLE, *thresholds})
+    return [((low, high - 1), Fraction(high - low, WHOLE)) for low, high in pairwise(cuts)]
 
 
 def exact_distribution(draw, thresholds):
@@ -54,11 +27,10 @@ def exact_distribution(draw, thresholds):
     open_scripts = [((), Fraction(1))]
     while open_scripts:
         answers, chance = open_scripts.pop()
-        script = _Script(answers)
         try:
-            chances[draw(script)] += chance
-        except _NeedsBits:
-            for alike, share in _options(script.asked, thresholds):
+            chances[draw(Script(answers))] += chance
+        except Asked as asked:
+            for alike, share in _alike(asked.choices, thresholds):
                 weight = chance * share / len(alike)
                 open_scripts += [((*answers, value), weight) for value in alike]
     assert sum(chances.values()) == 1
