@@ -177,23 +177,6 @@ def test_shapes_have_the_worst_pair_of_sets_for_any_loss(size, most, equal_bits)
         assert worst == max(sum(n * x for n, x in zip(shape, loss, strict=True)) for shape in stated)
 
 
-@pytest.mark.parametrize(
-    ("name", "parameters", "words"),
-    [
-        ("padding-and-sampling", {"length": 4}, "length = 4: give a whole number from 1 to most = 3"),
-        ("padding-and-sampling", {"inner": "sue"}, "inner = 'sue': choose one of grr, oue, olh"),
-        ("padding-and-sampling", {"most": 11}, "most = 11: give a whole number from 1 to 10"),
-        ("item-bits", {"noise": "some"}, "noise = 'some': choose one of optimized, symmetric"),
-        ("item-bits", {"epsilon": 0}, "epsilon = 0: give a number above 0"),
-        ("item-bits", {"domain_size": 1}, "domain_size = 1: give a whole number from 2"),
-    ],
-)
-def test_wrong_parameters_are_named(name, parameters, words):
-    given = {"domain_size": 10, "most": 3, "epsilon": 1.0} | parameters
-    with pytest.raises(ParameterError, match=words.replace("(", r"\(")):
-        any_mechanism(name, **given)
-
-
 @pytest.mark.parametrize("value", ["ab", 3, (0, 10), (0.5,), (True,)])
 def test_what_is_no_set_of_items_is_refused(value):
     for name in ("padding-and-sampling", "item-bits"):
