@@ -76,8 +76,8 @@ def test_the_smallest_share_and_the_people_needed_are_inverse(share, name):
 
 
 def test_the_advice_names_the_best_and_says_what_another_would_cost():
-    result = collect(PEOPLE, TrialBudget(1.0), "dbitflip", 1)
-    advice = advise(result)
+    budget = TrialBudget(1.0)
+    advice = advise(collect(PEOPLE, budget, "dbitflip", 1), budget)
     assert advice.best.name != "dbitflip"
     assert all(
         here >= there
@@ -88,7 +88,7 @@ def test_the_advice_names_the_best_and_says_what_another_would_cost():
     table = advice.table()
     assert len(table.columns) == 3
     assert len(table.rows) == 2 + len(SHARES)  # two thresholds, and the people for each share
-    same = advise(collect(PEOPLE, TrialBudget(1.0), "auto", 1))
+    same = advise(collect(PEOPLE, budget, "auto", 1), budget)
     assert same.at_used == same.at_best
 
 
@@ -96,8 +96,8 @@ def test_the_advice_names_the_best_and_says_what_another_would_cost():
 def test_shares_at_the_thresholds_are_detected_as_often_as_is_said(name):
     """400 collections: half the time is 200 +- 5.5 * 10, nine in ten 360 +- 5.5 * 6; bounds are one in 1e6."""
     people = np.array([9_000, 6_000, 4_000] + [0] * 13)
-    result = collect(Population(tuple("abcdefghijklmnop"), people), TrialBudget(1.0), name, 3)
-    advice = advise(result)
+    budget = TrialBudget(1.0)
+    advice = advise(collect(Population(tuple("abcdefghijklmnop"), people), budget, name, 3), budget)
     oracle = build_oracle(name, domain_size=16, epsilon=1.0)
     for share, low, high in (
         (advice.at_used.detected_half_the_time, 140, 265),

@@ -21,7 +21,7 @@ from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
 from overstory.trial.population import read_population
 from overstory.trial.run import TrialBudget
-from overstory.trial.values import Subject, ValueTrial, collect
+from overstory.trial.values import Subject, ValueTrial, advise, collect
 
 if TYPE_CHECKING:
     from overstory.files.io import Advance
@@ -102,7 +102,8 @@ def _collect_values(
     rows = len(people) + (0 if people.is_drawn else people.missing)
     facts = {"file": file, "column": column, "rows": rows, "missing": people.missing}
     subject = Subject(column, "bin" if people.edges else "value", facts=facts)
-    return replace(collect(people, budget, oracle, seed, advance), subject=subject, is_advised=True)
+    trial = collect(people, budget, oracle, seed, advance)
+    return replace(trial, subject=subject, advice=advise(trial, budget))
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:

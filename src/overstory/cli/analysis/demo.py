@@ -42,8 +42,8 @@ from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
 from overstory.trial.population import Population, draw_population
-from overstory.trial.run import Advance, TrialBudget
-from overstory.trial.values import Subject, ValueTrial, collect
+from overstory.trial.run import Advance
+from overstory.trial.values import Subject, ValueTrial, collect_by
 
 READY: Final = "listening on http://"
 PATIENCE: Final = 60.0
@@ -181,9 +181,8 @@ def demonstrate(
     with writing_text(folder / CANDIDATES_FILE) as text:
         text.writelines(f"{state}\n" for state in population.labels)
     write_map(folder / "map.csv", hash_candidates(population.labels, mechanism.encoding))
-    budget = TrialBudget(mechanism.epsilon_report, mechanism.epsilon_permanent)
     carry = partial(carry_over_http, parameters, folder)
-    result = collect(population, budget, mechanism, seed, advance, carry, AT_ONCE)
+    result = collect_by(mechanism, population, seed, advance, carry, AT_ONCE)
     who = f"{len(population):,} simulated respondents"
     plan = plan_from_parameters(mechanism, len(population), len(population.labels))
     known = {name: getattr(plan, name) for name in ("standard_error", "detectable_frequency")}
