@@ -58,12 +58,6 @@ def test_oracles_that_do_not_fit(name, budget, words):
         collect(PEOPLE, budget, name, 0)
 
 
-def test_reports_are_counted_once():
-    told = []
-    collect(PEOPLE, TrialBudget(1.0, 2.0), "auto", 0, told.append)
-    assert sum(told) == COUNTS.sum()
-
-
 @settings(deadline=None, max_examples=30)
 @given(st.sampled_from(SHARES), st.sampled_from(["grr", "oue", "l-osue", "rappor"]))
 def test_the_smallest_share_and_the_people_needed_are_inverse(share, name):

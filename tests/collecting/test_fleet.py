@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from overstory.client import Client
-from overstory.client.consent import Choice
 from overstory.client.session import Session
 from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
@@ -261,10 +260,3 @@ def test_devices_keep_their_values_unless_they_are_to_change():
     assert holders.truth == [Counter(values[n] for values in changing) for n in range(4)]
     with pytest.raises(ParameterError, match="--change 2: give a share from 0 to 1"):
         Holders(populations, when, 2.0, random.Random(1))
-
-
-def test_the_people_of_a_fleet_agreed_and_to_nothing_else():
-    effective = fleet(CountingCollector()).now()
-    assert effective.choice is Choice.ON
-    assert effective.consent.covers(REGISTRY["colour"], REGISTRY)
-    assert not effective.consent.covers(TWO_ROUNDS["colour"], TWO_ROUNDS)
