@@ -54,14 +54,6 @@ def test_nothing_can_be_assigned(case):
         built.parameters["f"] = 0.9
 
 
-def test_the_callers_dictionary_is_not_the_mechanisms():
-    given = {"f": 0.5, "p": 0.5, "q": 0.75}
-    built = mechanism("rappor", **given)
-    before = dict(built.parameters)
-    given["f"] = 0.01
-    assert built.parameters == before
-
-
 CHANGES = {
     "num_bits": 17, "num_hashes": 4, "num_cohorts": 6, "domain_size": 11, "f": 0.37, "p": 0.31, "q": 0.69,
     "hash_key": "another metric", "hash_family": "google-rappor-python", "epsilon": 1.25, "epsilon_permanent": 2.5,
