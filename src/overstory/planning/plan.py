@@ -152,7 +152,7 @@ class Plan(Result):
             "instead": self.instead,
             "alpha": self.alpha,
             "share": self.asked,
-            "smallest_share": self.detected_nine_in_ten,
+            "detected_nine_in_ten": self.detected_nine_in_ten,
             "people_needed": self.people_needed,
         }
 
