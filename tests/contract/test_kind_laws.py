@@ -142,7 +142,7 @@ def test_what_is_believed_of_a_report_is_the_law_of_its_likelihoods(kind):
         assert believed == pytest.approx({value: p / sum(likely.values()) for value, p in likely.items()}, abs=1e-9)
 
 
-MORE_IS_STATED = {"an item by oue", "an item by olh", "a bit for every item", "a filter", "a filter with grr"}
+MORE_IS_STATED = {"an item by oue", "an item by olh", "a bit for every item", "a filter"}
 """A bound, or the entropy of a larger set than is looked at here."""
 
 
