@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from overstory.cli.analysis.demo import FILE, METRIC
 from overstory.client import Client
 from overstory.client.consent import read_consent
 from overstory.client.person.status import SCREEN, read_status
@@ -25,7 +26,6 @@ from overstory.privacy.registry.cost import headline, in_two_sentences
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.registry import EXAMPLE
 from overstory.protocol.metrics.tables import PAPER, contrast
-from overstory.trial.service import FILE, METRIC
 from support.devices import NOON, REGISTRY, Clock
 from support.html_reader import HtmlReader
 from support.registry_texts import registry_of

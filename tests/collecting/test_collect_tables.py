@@ -3,7 +3,6 @@
 import csv
 import json
 import random
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -112,56 +111,20 @@ def test_two_columns_of_a_data_frame():
 NUMBERS = np.random.default_rng(1).beta(2, 5, 20_000) * 2
 
 
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory):
-    path = tmp_path_factory.mktemp("homes") / "homes.csv"
-    path.write_text("kwh,who\n" + "".join(f"{number:.6f},a\n" for number in NUMBERS) + ",b\nNaN,c\n,d\n9,e\n")
-    return path
-
-
-def collected(path, *options):
-    done = within("collect", path, "--column", "kwh", *options, cwd=path.parent)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize("learned", LEARNED)
-def test_a_column_is_collected_and_shown_beside_the_truth(homes, learned, tmp_path):
-    asked = ("--numeric", learned, "--range", 0, 2, "--epsilon", 2, "-o", tmp_path)
-    trial = json.loads(collected(homes, *asked, "--json"))
-    assert trial["estimate"] == learned
-    assert trial["reports"] == 20_001
-    assert trial["missing"] == 3
-    rows = trial["estimates"]
-    assert trial["intervals_that_hold_the_truth"] == sum(row["holds"] for row in rows) >= 0.7 * len(rows)
-    if rows[0]["kind"] == "mean":
-        assert rows[0]["truth"] == pytest.approx(NUMBERS.mean(), abs=1e-3)
-    assert "1 numbers lie outside the range and count as the nearest end" in trial["notes"]
-    with (tmp_path / "learned.csv").open() as text:
-        assert [row["kind"] for row in csv.DictReader(text)] == [row["kind"] for row in rows]
-    printed = collected(homes, *asked)
-    assert "intervals of 95% hold the truth\n" in printed
-    assert "note: 3 of 20,004 rows hold no value and sent nothing" in printed
+def test_numbers_are_learned_beside_the_truth(learned):
+    trial = overstory.survey_numbers([*NUMBERS, None, 9], epsilon=2, learn=learned, minimum=0, maximum=2, rng=1)
+    rows = list(trial.rows())
+    assert (trial.people.missing, trial.estimate.num_reports) == (1, 20_001)
+    assert trial.facts()["intervals_that_hold_the_truth"] == sum(row["holds"] for row in rows) >= 0.7 * len(rows)
+    assert rows[0]["kind"] != "mean" or rows[0]["truth"] == pytest.approx(NUMBERS.mean(), abs=1e-3)
+    assert "1 numbers lie outside the range and count as the nearest end" in trial.notes
 
 
-def test_the_mean_is_the_default_and_a_seed_repeats_itself(homes, tmp_path):
-    asked = ("--numeric", "--range", 0, 2, "--seed", 5, "-o", tmp_path, "--json")
-    first, second = (json.loads(collected(homes, *asked)) for _ in range(2))
-    assert first == second
-    assert first["oracle"] == "hybrid"
-
-
-def test_a_range_that_is_not_given_is_chosen_and_said_to_be(homes, tmp_path):
-    trial = json.loads(collected(homes, "--numeric", "-o", tmp_path, "--json"))
-    assert trial["notes"][1].startswith("the range was chosen by the numbers themselves")
-    assert 0 <= trial["parameters"]["minimum"] <= 0.1
-
-
-def test_numbers_in_python():
-    trial = overstory.survey_numbers([*NUMBERS, None], epsilon=2, learn="distribution", minimum=0, maximum=2, rng=1)
-    assert isinstance(trial, overstory.NumberTrial)
-    assert trial.people.missing == 1
-    assert trial.truth[0] == pytest.approx(NUMBERS.mean())
+def test_a_range_is_chosen_and_what_holds_no_numbers_is_refused():
+    chosen = overstory.survey_numbers(NUMBERS, rng=1)
+    assert chosen.notes[0].startswith("the range was chosen by the numbers themselves")
+    assert 0 <= chosen.mechanism.parameters["minimum"] <= 0.1
     with pytest.raises(ParameterError, match="holds no numbers"):
         survey_numbers(np.array([np.nan]))
     with pytest.raises(ParameterError, match="choose one of mean, distribution, ranges"):
@@ -204,26 +167,6 @@ def test_the_column_is_read_as_sets(file):
     assert people.sizes.tolist() == [sum(len(items) == size for items in held if items) for size in range(6)]
 
 
-@pytest.mark.parametrize("oracle", ["auto", "padding-and-sampling", "item-bits"])
-def test_the_command_learns_the_items_and_the_mean_size(file, tmp_path, capsys, oracle):
-    given = ["collect", str(file), "--column", "languages", "--separator", ";", "--epsilon", "4", "--seed", "3"]
-    assert main([*given, "--oracle", oracle, "-o", str(tmp_path / "out"), "--json"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert "--separator &#x27;;&#x27;" in Path(answer.pop("page")).read_text("utf-8")
-    assert answer == json.loads((tmp_path / "out" / "collect.json").read_text())
-    assert answer["inside"] >= 3
-    assert answer["epsilon_report"] <= 4
-    assert len(answer["estimates"]) == answer["items"] == 5
-    assert abs(answer["mean_size"]["mean"] - answer["true_mean_size"]) < 0.5
-    for row in answer["estimates"]:
-        assert abs(row["frequency"] - row["true_frequency"]) < 6 * row["standard_error"] / answer["rows"] + 0.02
-    people = count_sets(str(file), "languages", ";")
-    with (tmp_path / "out" / "learned.csv").open() as text:
-        assert {row["string"]: int(row["truth"]) for row in csv.DictReader(text)} == dict(
-            zip(sorted(LANGUAGES), people.counted(answer["mean_size"]["most"]).round(), strict=True)
-        )
-
-
 def test_what_the_terminal_shows(file, tmp_path, capsys):
     given = ["collect", str(file), "--column", "languages", "--separator", ";", "--epsilon", "3"]
     assert main([*given, "-o", str(tmp_path / "out")]) == 0
@@ -233,6 +176,17 @@ def test_what_the_terminal_shows(file, tmp_path, capsys):
     assert "rows hold no value and sent nothing" in printed
     assert main([*given, "--most", "2", "-o", "-"]) == 0
     assert capsys.readouterr().out.startswith("string,estimate,")
+
+
+@pytest.mark.parametrize("oracle", ["auto", "padding-and-sampling", "item-bits"])
+def test_items_and_the_mean_size_are_learned_beside_the_truth(file, oracle):
+    learned = collect_sets(count_sets(str(file), "languages", ";"), TrialBudget(4.0), oracle, 3)
+    assert learned.inside >= 3
+    assert learned.kind.epsilon_report <= 4
+    assert abs(learned.estimate.mean_size.mean - learned.true_size) < 0.5
+    for row in learned.rows():
+        error = row["standard_error"] / len(learned.people)
+        assert abs(row["frequency"] - row["true_frequency"]) < 6 * error + 0.02
 
 
 def test_equal_seeds_give_equal_results_and_a_smaller_most_counts_less(file):

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from overstory.analysis.oracle import oracle as build_oracle
 from overstory.planning.detection import required_sample_size, smallest_share
 from overstory.protocol.errors import ParameterError
-from overstory.trial.population import Population
+from overstory.trial.population import ATTRIBUTION, CONFIRMED, Population, draw_population
 from overstory.trial.run import TrialBudget, chunks
 from overstory.trial.values import SHARES, advise, collect
 
@@ -29,8 +30,8 @@ def test_chunks_have_the_histogram(counts, size):
         ("auto", TrialBudget(1.0)),
         ("olh", TrialBudget(1.0)),
         ("rappor", TrialBudget(1.0)),
-        ("l-osue", TrialBudget(1.0, 2.0, reports=3)),
-        ("rappor", TrialBudget(1.0, 2.0, reports=3)),
+        ("l-osue", TrialBudget(1.0, 2.0)),
+        ("rappor", TrialBudget(1.0, 2.0)),
     ],
 )
 def test_what_is_learned_is_near_the_truth(name, budget):
@@ -41,14 +42,6 @@ def test_what_is_learned_is_near_the_truth(name, budget):
     assert away.max() < 5.5  # one in 2.6e7 for each value
     assert result.inside >= 2
     assert result.estimate.num_reports == COUNTS.sum()
-
-
-def test_repeated_reports_of_the_same_answer_teach_nothing_more():
-    """All noise of grr is kept: three reports are one, and the standard error knows it. Fresh noise would shrink it."""
-    once, thrice = (collect(PEOPLE, TrialBudget(1.0, reports=r), "grr", 2).estimate for r in (1, 3))
-    np.testing.assert_allclose(thrice.standard_errors, once.standard_errors, rtol=0.02)
-    ratio = collect(PEOPLE, TrialBudget(1.0, 8.0, reports=3), "l-osue", 2).estimate.standard_errors[3]
-    assert ratio < 0.7 * collect(PEOPLE, TrialBudget(1.0, 8.0), "l-osue", 2).estimate.standard_errors[3]
 
 
 @pytest.mark.parametrize(
@@ -66,28 +59,20 @@ def test_oracles_that_do_not_fit(name, budget, words):
         collect(PEOPLE, budget, name, 0)
 
 
-def test_reports_are_counted_once():
-    with pytest.raises(ParameterError, match="reports_per_device"):
-        TrialBudget(reports=0)
-    told = []
-    collect(PEOPLE, TrialBudget(1.0, 2.0, reports=2), "auto", 0, told.append)
-    assert sum(told) == 2 * COUNTS.sum()
-
-
 @settings(deadline=None, max_examples=30)
-@given(st.sampled_from(SHARES), st.sampled_from(["grr", "oue", "l-osue", "rappor"]), st.integers(1, 5))
-def test_the_smallest_share_and_the_people_needed_are_inverse(share, name, each):
+@given(st.sampled_from(SHARES), st.sampled_from(["grr", "oue", "l-osue", "rappor"]))
+def test_the_smallest_share_and_the_people_needed_are_inverse(share, name):
     budget = TrialBudget(1.0, 2.0) if name == "l-osue" else TrialBudget(1.0)
     built = budget.mechanism(name, 10, 10_000)
-    people = required_sample_size(built, share, 10, reports_per_device=each)
-    found = smallest_share(built, people, 10, reports_per_device=each)
+    people = required_sample_size(built, share, 10)
+    found = smallest_share(built, people, 10)
     assert found == pytest.approx(share, rel=1e-3)
-    assert required_sample_size(built, share, 1_000, reports_per_device=each) > people
+    assert required_sample_size(built, share, 1_000) > people
 
 
 def test_the_advice_names_the_best_and_says_what_another_would_cost():
-    result = collect(PEOPLE, TrialBudget(1.0), "dbitflip", 1)
-    advice = advise(result)
+    budget = TrialBudget(1.0)
+    advice = advise(collect(PEOPLE, budget, "dbitflip", 1), budget)
     assert advice.best.name != "dbitflip"
     assert all(
         here >= there
@@ -98,7 +83,7 @@ def test_the_advice_names_the_best_and_says_what_another_would_cost():
     table = advice.table()
     assert len(table.columns) == 3
     assert len(table.rows) == 2 + len(SHARES)  # two thresholds, and the people for each share
-    same = advise(collect(PEOPLE, TrialBudget(1.0), "auto", 1))
+    same = advise(collect(PEOPLE, budget, "auto", 1), budget)
     assert same.at_used == same.at_best
 
 
@@ -106,8 +91,8 @@ def test_the_advice_names_the_best_and_says_what_another_would_cost():
 def test_shares_at_the_thresholds_are_detected_as_often_as_is_said(name):
     """400 collections: half the time is 200 +- 5.5 * 10, nine in ten 360 +- 5.5 * 6; bounds are one in 1e6."""
     people = np.array([9_000, 6_000, 4_000] + [0] * 13)
-    result = collect(Population(tuple("abcdefghijklmnop"), people), TrialBudget(1.0), name, 3)
-    advice = advise(result)
+    budget = TrialBudget(1.0)
+    advice = advise(collect(Population(tuple("abcdefghijklmnop"), people), budget, name, 3), budget)
     oracle = build_oracle(name, domain_size=16, epsilon=1.0)
     for share, low, high in (
         (advice.at_used.detected_half_the_time, 140, 265),
@@ -118,3 +103,39 @@ def test_shares_at_the_thresholds_are_detected_as_often_as_is_said(name):
         symbols, rng = np.repeat(np.arange(16), held), np.random.default_rng(11)
         runs = (oracle.estimate(oracle.accumulate(oracle.simulate(symbols, rng))) for _ in range(400))
         assert low <= sum(bool(run.detected(0.05, "fdr")[3]) for run in runs) <= high
+
+
+# The bundled figures, and how respondents are drawn from them
+def test_the_bundled_figures_are_the_published_ones():
+    assert len(CONFIRMED) == 58
+    assert sum(CONFIRMED.values()) == 31_670_031
+    assert CONFIRMED["California"] == 3_718_210
+    assert CONFIRMED["American Samoa"] == 0
+    assert "CC BY 4.0" in ATTRIBUTION
+    assert "Johns Hopkins" in ATTRIBUTION
+
+
+def test_the_states_are_those_with_the_most_cases():
+    assert draw_population(3, 10, np.random.default_rng(1)).labels == ("California", "Texas", "Florida")
+
+
+@pytest.mark.parametrize(
+    ("states", "reports", "words"), [(1, 5, "2 to 58"), (59, 5, "2 to 58"), (26, 0, "give at least 1$")]
+)
+def test_a_wrong_choice_says_what_would_be_right(states, reports, words):
+    with pytest.raises(ParameterError, match=words):
+        draw_population(states, reports, np.random.default_rng(1))
+
+
+def test_respondents_follow_the_figures():
+    people = draw_population(58, 200_000, np.random.default_rng(3))
+    cases = np.array([CONFIRMED[state] for state in people.labels])
+    held = cases > 0
+    assert people.counts[~held].sum() == 0
+    expected = 200_000 * cases[held] / cases.sum()
+    rare = expected < 5
+    seen = [*people.counts[held][~rare], people.counts[held][rare].sum()]
+    fit = stats.chisquare(seen, [*expected[~rare], expected[rare].sum()])
+    assert fit.pvalue > 1e-6
+    uniform = stats.chisquare(people.counts[held])
+    assert uniform.pvalue < 1e-6  # the same check sees a population that is not the figures'

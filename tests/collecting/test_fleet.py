@@ -1,6 +1,5 @@
 """A fleet of simulated devices: on the client's own path, and a relay that changes nothing of what a device sees."""
 
-import json
 import random
 import time
 from collections import Counter
@@ -9,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 
 from overstory.client import Client
-from overstory.client.consent import Choice
 from overstory.client.session import Session
 from overstory.client.state.rows import RowState
 from overstory.client.state.secret_file import DeviceSecret, read_secret
@@ -35,6 +33,7 @@ from overstory.trial.fleet import (
     label_of,
     moments,
 )
+from support.collector_doubles import CountingCollector, after
 
 NOW = 1_795_254_000.0  # 21 November 2026
 REGISTRY = parse_registry(EXAMPLE)
@@ -42,26 +41,6 @@ TWO_ROUNDS = parse_registry(
     EXAMPLE.replace('"grr"', '"l-grr"').replace("{epsilon = 1.0}", "{epsilon_permanent = 2.0, epsilon_report = 1.0}")
 )
 URL = "http://collector.test"
-
-
-def result(upload, **changed):
-    return {"batch": upload.batch.hex(), "accepted": 1, "duplicate": False, "reason": None, "rejected": []} | changed
-
-
-class Collector:
-    def __init__(self, *first):
-        self.first, self.uploads, self.requests = list(first), {}, 0
-
-    def __call__(self, request):
-        self.requests += 1
-        if self.first:
-            return self.first.pop(0)
-        results = []
-        for upload in decode_uploads(request.body, 1000):
-            known = upload.batch in self.uploads
-            self.uploads[upload.batch] = upload
-            results.append(result(upload, accepted=1 - known, duplicate=known))
-        return Response(200, {}, json.dumps({"results": results}).encode())
 
 
 def fleet(collector, registry=REGISTRY, **more):
@@ -78,19 +57,19 @@ def seeded(seed):
 
 
 def test_every_device_reports_once_a_period_in_uploads_of_its_own():
-    collector, when = Collector(), moments(REGISTRY.values(), 3, NOW)
+    collector, when = CountingCollector(), moments(REGISTRY.values(), 3, NOW)
     ran, told = fleet(collector), []
     ran.run(([colour] * 3 for colour in ["red", "blue"] * 150), when, told.append)
     outcomes = ran.outcomes["colour"]
     assert (outcomes.made, outcomes.accepted, outcomes.dropped, outcomes.not_made) == (900, 900, {}, {})
     assert sum(told) == 900
-    assert Counter(upload.period for upload in collector.uploads.values()) == {m.period: 300 for m in when}
-    assert collector.requests == 3 * -(-300 // GROUP)
+    assert Counter(upload.period for upload in collector.counted.values()) == {m.period: 300 for m in when}
+    assert len(collector.requests) == 3 * -(-300 // GROUP)
 
 
 def test_a_simulated_device_sends_what_a_real_one_with_its_secret_sends(tmp_path):
     metric, when = TWO_ROUNDS["colour"], moments(TWO_ROUNDS.values(), 2, NOW)
-    sent, clock = Collector(), SimpleNamespace(now=NOW)
+    sent, clock = CountingCollector(), SimpleNamespace(now=NOW)
     settings = {"environ": {}, "spread": 0, "clock": lambda: clock.now, "transport": sent, "server": URL}
     with Client("themes", registry=TWO_ROUNDS, state=tmp_path / "state", policy=tmp_path / "none", **settings) as real:
         clock.now = when[0].time
@@ -100,24 +79,24 @@ def test_a_simulated_device_sends_what_a_real_one_with_its_secret_sends(tmp_path
             assert real.record(metric.id, value) == "recorded"
             assert real.flush().sent.sent == 1
         root = read_secret(real.paths.secret)._nodes[0].key
-    simulated = Collector()
+    simulated = CountingCollector()
     fleet(simulated, TWO_ROUNDS, roots=lambda: root).run([["red", "blue"]], when)
-    assert simulated.uploads == sent.uploads
-    assert len(sent.uploads) == 2
+    assert simulated.counted == sent.counted
+    assert len(sent.counted) == 2
 
 
 def test_a_busy_collector_is_left_alone_as_long_as_it_asks_and_counts_nothing_twice():
     busy = Response(429, {"retry-after": "7"}, refusal(Reason.QUEUE_FULL).body)
     full = Response(503, {}, refusal(Reason.STORE).body)
-    slept, collector = [], Collector(busy, full)
+    slept, collector = [], CountingCollector(after(busy, full))
     ran = fleet(collector, sleep=slept.append)
     ran.run([["red"], ["blue"]], moments(REGISTRY.values(), 1, NOW))
-    assert (ran.outcomes["colour"].accepted, len(collector.uploads), collector.requests) == (2, 2, 3)
+    assert (ran.outcomes["colour"].accepted, len(collector.counted), len(collector.requests)) == (2, 2, 3)
     assert slept[0] == 7.0
 
 
 def test_a_collector_that_stays_busy_is_given_up():
-    collector = Collector(*[Response(503, {"retry-after": "30"}, b"{}")] * 9)
+    collector = CountingCollector(after(*[Response(503, {"retry-after": "30"}, b"{}")] * 9))
     with pytest.raises(FleetError, match="http-503; gave up after 60 s"):
         fleet(collector, sleep=lambda _: None).run([["red"]], moments(REGISTRY.values(), 1, NOW))
 
@@ -136,14 +115,14 @@ def test_a_collector_that_stays_busy_is_given_up():
 )
 def test_a_server_that_cannot_take_reports_ends_it_at_once(answer, said):
     with pytest.raises(FleetError) as caught:
-        fleet(Collector(answer)).run([["red"]], moments(REGISTRY.values(), 1, NOW))
+        fleet(CountingCollector(after(answer))).run([["red"]], moments(REGISTRY.values(), 1, NOW))
     assert said in str(caught.value)
 
 
 def test_reports_that_are_refused_are_counted_by_reason():
     def refusing(request):
         uploads = decode_uploads(request.body, 1000)
-        results = [result(upload, accepted=0, reason="wrong-parameters") for upload in uploads]
+        results = [{"batch": one.batch.hex(), "accepted": 0, "reason": "wrong-parameters"} for one in uploads]
         return Response(409, {}, refusal(Reason.WRONG_PARAMETERS, results).body)
 
     ran = fleet(refusing)
@@ -157,23 +136,23 @@ def test_reports_that_would_wait_count_here_by_the_collectors_answer(monkeypatch
     waits = Decision(RowState.WAITING, "wrong-parameters", due=NOW + 60)
     monkeypatch.setattr(delivery, "decide", lambda *_, **__: waits)
     test_reports_that_are_refused_are_counted_by_reason()
-    taken = fleet(Collector())
+    taken = fleet(CountingCollector())
     taken.run([["red"], ["red"]], moments(REGISTRY.values(), 1, NOW))
     assert (taken.outcomes["colour"].accepted, taken.outcomes["colour"].dropped) == (2, {})
 
 
 def test_the_same_secrets_report_the_same_and_are_counted_once():
-    collector, when = Collector(), moments(TWO_ROUNDS.values(), 1, NOW)
+    collector, when = CountingCollector(), moments(TWO_ROUNDS.values(), 1, NOW)
     for _ in range(2):
         fleet(collector, TWO_ROUNDS, roots=seeded(7)).run([["red"], ["blue"]], when)
-    assert len(collector.uploads) == 2
+    assert len(collector.counted) == 2
     fleet(collector, TWO_ROUNDS, roots=seeded(8)).run([["red"], ["blue"]], when)
-    assert len(collector.uploads) == 4
+    assert len(collector.counted) == 4
 
 
 def test_a_budget_is_kept_and_what_was_not_made_is_counted():
     text = EXAMPLE.replace("[metrics.colour]", "budget = {epsilon = 1.0}\n[metrics.colour]")
-    ran = fleet(Collector(), parse_registry(text))
+    ran = fleet(CountingCollector(), parse_registry(text))
     ran.run([["red"] * 2] * 3, moments(parse_registry(text).values(), 2, NOW))
     assert (ran.outcomes["colour"].made, ran.outcomes["colour"].not_made) == (3, {"spent": 3})
 
@@ -185,11 +164,11 @@ def test_devices_that_are_not_asked_open_no_session(monkeypatch):
     of, recorded = parse_registry(YEARLY + EXAMPLE.partition("[metrics.colour]")[2].join(["[metrics.tree]", ""])), []
     real = Session.record
     monkeypatch.setattr(Session, "record", lambda *given: recorded.append(given[1].id) or real(*given))
-    when, sent = moments(of.values(), 1, NOW, years=2), Collector()
+    when, sent = moments(of.values(), 1, NOW, years=2), CountingCollector()
     assert len(when) == 2 * 104
     ran = fleet(sent, of, roots=seeded(5))
     ran.run([["red"] * len(when)] * 60, when)
-    assert len(recorded) == sum(outcome.made for outcome in ran.outcomes.values()) == len(sent.uploads)
+    assert len(recorded) == sum(outcome.made for outcome in ran.outcomes.values()) == len(sent.counted)
     assert ran.most_in_a_year == 1
     asked = Counter()
     draw = seeded(5)
@@ -198,7 +177,7 @@ def test_devices_that_are_not_asked_open_no_session(monkeypatch):
         asked.update(
             (name, n) for name in of for n in range(when[0].period, when[-1].period + 1) if places.asks(of[name], n)
         )
-    assert asked == Counter((upload.metric, upload.period) for upload in sent.uploads.values())
+    assert asked == Counter((upload.metric, upload.period) for upload in sent.counted.values())
 
 
 def test_years_are_those_of_the_devices_clock():
@@ -216,7 +195,7 @@ def test_years_are_those_of_the_devices_clock():
 def test_the_next_device_in_the_same_memory_knows_nothing_of_the_one_before():
     state, other = MemoryState(DeviceSecret.of_root(bytes(32))), DeviceSecret.of_root(b"\1" * 32)
     session = Session(state, REGISTRY, lambda: NOW)
-    people = fleet(Collector())
+    people = fleet(CountingCollector())
     session.record(REGISTRY["colour"], "red", NOW, people.now())
     assert session.flush(people, 0.0) == {"queued": 1}
     state.renew(other)
@@ -281,10 +260,3 @@ def test_devices_keep_their_values_unless_they_are_to_change():
     assert holders.truth == [Counter(values[n] for values in changing) for n in range(4)]
     with pytest.raises(ParameterError, match="--change 2: give a share from 0 to 1"):
         Holders(populations, when, 2.0, random.Random(1))
-
-
-def test_the_people_of_a_fleet_agreed_and_to_nothing_else():
-    effective = fleet(Collector()).now()
-    assert effective.choice is Choice.ON
-    assert effective.consent.covers(REGISTRY["colour"], REGISTRY)
-    assert not effective.consent.covers(TWO_ROUNDS["colour"], TWO_ROUNDS)

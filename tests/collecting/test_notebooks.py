@@ -24,7 +24,6 @@ from overstory.presentation.formats import epsilon_text, guess_text
 from overstory.presentation.svg import Picture
 from overstory.protocol.domains.domains import Categories
 from overstory.protocol.domains.numbers import Interval
-from support.running import within
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "notebooks.md"
@@ -161,14 +160,6 @@ def test_every_trial_says_what_it_cost_in_a_sentence_and_four_lines(name):
     )
     assert str(trial).count("  who  ") == str(trial).count(sentence.text) == 1
     assert "Privacy:" not in str(trial)
-
-
-def test_the_command_says_it_in_the_same_words(tmp_path):
-    (tmp_path / "t.csv").write_text("x\n" + "\n".join(["a", "b"] * 200))
-    shown = within("collect", "t.csv", "--column", "x", "--epsilon", 1, "--seed", 1, cwd=tmp_path).stdout
-    assert f"\nW{guess_text(1.0, 'one report', 'values it is of')[1:]}.\n" in shown
-    assert "\n  one report    epsilon 1: odds move by a factor of at most 2.72\n" in shown
-    assert "Privacy:" not in shown
 
 
 def test_results_that_have_no_shares_of_values_have_no_such_difference():

@@ -153,10 +153,6 @@ def test_a_number_that_is_none_is_named_with_line_and_field(written):
         read_population(str(path), "c", bins=(0.0, 10.0, 5))
 
 
-def test_a_quote_inside_a_plain_field_is_text(written):
-    assert held(population(written('n,c\n1,5" pipe\n2,oak\n'), "c")) == {'5" pipe': 1, "oak": 1}
-
-
 @pytest.mark.parametrize("delimiter", [",,", "", '"', "\n"])
 def test_a_delimiter_is_one_character(delimiter):
     with pytest.raises(ParameterError, match="give one character"):

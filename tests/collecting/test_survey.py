@@ -80,9 +80,6 @@ def test_booleans_are_both_known_beforehand():
     result = overstory.survey(pd.Series([True] * 100), rng=1)
     assert result.values == (False, True)
     assert result.notes == ()
-
-
-def test_the_list_of_numbers_was_read_off_the_column_even_where_they_are_0_and_1():
     assert any("was read off" in note for note in overstory.survey([0, 1] * 100, rng=1).notes)
 
 

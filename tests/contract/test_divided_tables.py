@@ -123,21 +123,6 @@ def test_a_registry_has_divided_tables():
         parse_registry(REGISTRY.replace('oracle = "oue"', 'oracle = "subset"'))
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"oracle": "olh"}, "cannot divide devices with olh"),
-        ({"oracle": "rappor"}, "choose grr, oue, sue or projective"),
-        ({"oracle": "grr", "tables": "0 5"}, "numbers of variables below 2"),
-        ({"oracle": "grr", "tables": "0 0"}, "each once"),
-        ({"oracle": "grr", "sizes": "two"}, "give whole numbers"),
-    ],
-)
-def test_what_cannot_be_divided_is_refused(given, message):
-    with pytest.raises(ParameterError, match=message):
-        divided(epsilon=1.0, **given)
-
-
 TABLES = [("2 3 8", "0 1,0 2,1 2"), ("3 2 2", "0 1, 2"), ("4 5", "0,1"), ("6 6", "0 1")]
 
 

@@ -80,15 +80,6 @@ def test_a_number_too_many_is_reported_as_the_rule_says(rule, sent):
     assert [tags.index(tag) for tag in tags] == sent
 
 
-def test_a_fine_resolution_finds_no_near_value():
-    """Only so many steps are looked at: past these the first value is reported."""
-    text = registry_text("max_values = 2", 'over_cap = "nearest"', metric="room", domain=ROOM, oracle="hybrid")
-    metric = parse_registry(text)["room"]
-    recorder = MetricRecorder(metric, bytes(32))
-    tags = [recorder.make(value, period).tag for period, value in enumerate((10.0, 30.0, 29.0, 29.9999))]
-    assert [tags.index(tag) for tag in tags] == [0, 1, 0, 1]
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None, "21", True, 10**400])
 def test_what_is_no_number_is_reported_as_nothing(value):
     metric = room()["room"]

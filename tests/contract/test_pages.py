@@ -1,4 +1,4 @@
-"""What pages say is so: each law has its tests, the layers are those enforced, walks enter the files they say."""
+"""What pages say is so: laws and promises have their tests, layers are those enforced, walks enter the files named."""
 
 import ast
 import json
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import grimp
@@ -17,6 +18,7 @@ import overstory
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 LAWS = (ROOT / "docs" / "explanation" / "laws.md").read_text(encoding="utf-8")
+THREATS = (ROOT / "docs" / "explanation" / "threat-model.md").read_text(encoding="utf-8")
 
 
 def laws(page):
@@ -48,6 +50,24 @@ def test_a_law_without_a_test_and_a_test_that_is_gone_are_noticed():
     assert faults(LAWS.replace("test_law7_wire", "test_law7_string"))[1] == ["test_law7_string"]
     again = "test_a_day_reported_again_after_every_restore_is_one_upload"
     assert faults(LAWS.replace(again, "test_a_day"))[1] == ["tests/client/test_restored.py::test_a_day"]
+
+
+def promises(page):
+    """Return the rows of the tables whose last column is the test of a promise."""
+    tables = re.findall(r"^\| [^\n]* \| test \|\n\|---[^\n]*\n((?:\|[^\n]*\n?)*)", page, re.MULTILINE)
+    return [line.strip("| ").split(" | ") for table in tables for line in table.splitlines()]
+
+
+def test_every_promise_of_the_threat_model_names_a_test_that_is_there():
+    found = promises(THREATS)
+    assert len(found) > 20
+    assert [row for row in found if len(row) != 2 or "::test_" not in row[1]] == []
+    assert [name for name in re.findall(r"`(tests/[\w/]+\.py::\w+)`", THREATS) if not is_there(name)] == []
+
+
+def test_a_promise_without_a_test_is_noticed():
+    page = "| promised | test |\n|---|---|\n| everything | trust us |\n\n| no | more |"
+    assert promises(page) == [["everything", "trust us"]]
 
 
 def enforced():
@@ -96,16 +116,12 @@ def graph():
 
 
 def circles(edges):
-    """Return what cannot be put in an order in which each imports only what came before."""
-    left = {name: set(targets) for name, targets in edges.items()}
-    while free := [name for name, targets in left.items() if not targets & left.keys()]:
-        for name in free:
-            del left[name]
-    while needed := [name for name in left if any(name in targets for targets in left.values())]:
-        if len(needed) == len(left):
-            break
-        left = {name: left[name] for name in needed}
-    return [sorted(left)] if left else []
+    """Return a circle, where there is one."""
+    try:
+        TopologicalSorter(edges).prepare()
+    except CycleError as error:
+        return [sorted({*error.args[1]})]
+    return []
 
 
 def floor(graph, package):

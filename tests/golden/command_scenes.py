@@ -61,13 +61,31 @@ def collect(place):
 
 @scene
 def collect_by_choices(place):
-    """Numbers in bins, devices that report twice, drawn people, candidates."""
+    """Numbers in bins, two rounds of noise, drawn people, candidates."""
     return run_each(
         place,
         "collect survey.csv.gz --column kwh --bins 0 3 6 --epsilon 2 --seed 2 -o kwh --json",
-        "collect survey.csv --column state --reports-per-device 2 --epsilon 1 --epsilon-permanent 3 "
-        "--oracle l-osue --seed 3 -o devices --json",
+        "collect survey.csv --column state --epsilon 1 --epsilon-permanent 3 --oracle l-osue --seed 3 -o devices "
+        "--json",
         "collect survey.csv --column state --candidates trees.txt --people 500 --epsilon 4 --seed 4 --spreadsheet -o -",
+    )
+
+
+@scene
+def collect_pairs_sets_and_numbers(place):
+    """Two columns, several answers in a row, and numbers as they are."""
+    held = (
+        " ; ".join(name for at, name in enumerate(("C", "Python", "SQL")) if (n * 7 >> at) % 3 == 1)
+        for n in range(2000)
+    )
+    rows = (f"{items},{n % 3}.0,{('no', 'yes')[n % (4 + n % 3) == 0]}\n" for n, items in enumerate(held))
+    (place / "several.csv").write_text("languages,version,crash\n" + "".join(rows))
+    return run_each(
+        place,
+        "collect several.csv --column version --column crash --epsilon 2 --seed 5 -o pairs --json",
+        "collect several.csv --column languages --separator ';' --epsilon 4 --seed 6 -o sets --json",
+        "collect survey.csv.gz --column kwh --numeric --range 0 1 --epsilon 2 --seed 7 -o mean --json",
+        "collect survey.csv.gz --column kwh --numeric distribution --epsilon 2 --seed 8 -o numbers.csv --json",
     )
 
 

@@ -68,14 +68,6 @@ def test_what_links_reports_is_of_the_metric_and_its_panel():
         assert plan.linkable.bits == pytest.approx(bits)
 
 
-def test_shorter_codes_see_more():
-    plain, short = (
-        planned(domain, "epsilon_report = 3.0, reports = 500000")[0].detected_nine_in_ten
-        for domain in (WORD.replace("8", "20"), '{kind = "unknown-integers", bits = 64}')
-    )
-    assert short < 0.8 * plain
-
-
 def test_needs_of_a_set_become_an_oracle():
     sets, _ = planned(PLUGINS, "epsilon_report = 1.0, reports = 100000, typical = 2")
     assert sets.mechanism.parameters["length"] < 6

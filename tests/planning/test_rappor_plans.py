@@ -14,7 +14,6 @@ from overstory.planning import detection, plan_from_needs, plan_from_parameters
 from overstory.planning.kinds import plan_for_domain
 from overstory.planning.needs import design, sufficient_permanent
 from overstory.presentation.charts.drawing import Scale
-from overstory.presentation.formats import epsilon_text
 from overstory.presentation.formats import share as percentage
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.bits import rappor
@@ -106,8 +105,6 @@ def test_beyond_the_sufficient_budget_nothing_is_gained_and_below_it_something_i
     )
     assert at.standard_error == pytest.approx(beyond.standard_error, rel=1e-6)
     assert below.standard_error > at.standard_error * 1.0001
-    assert f"A permanent epsilon of {epsilon_text(enough)} would" in beyond.plain_words()
-    assert "A permanent epsilon of" not in at.plain_words()
     assert at.privacy.epsilon_any[2] > beyond.privacy.epsilon_any[2]
 
 
@@ -129,7 +126,8 @@ def test_sizes_follow_the_candidates():
         ((1.0, 2.0, 0, 10), {}, "reports = 0"),
         ((1.0, 2.0, 100, 0), {}, "candidates = 0"),
         ((1.0, 2.0, 100, 10), {"alpha": 0.0}, "alpha = 0.0"),
-        ((1.0, 2.0, 100, 10), {"share": 0.0}, "share = 0.0"),
+        ((1.0, 2.0, 100, 10), {"share": 0.0}, "share = 0.0: give a fraction above 0 and at most 1"),
+        ((1.0, 2.0, 100, 10), {"share": math.nan}, "share = nan"),
         ((1.0, 2.0, 100, 10), {"num_hashes": 0}, "num_hashes"),
         ((1.0, 2.0, 100, 10), {"num_hashes": 8, "num_bits": 4}, "does not fit"),
         ((1.0, 2.0, 100, 10), {"num_bits": 1}, "num_bits"),
@@ -250,12 +248,6 @@ def test_the_devices_that_a_share_of_a_domain_needs_detect_it_and_fewer_do_not(s
     needed = plan(10**6).people_needed
     assert plan(needed).detected_nine_in_ten <= share * (1 + 1e-9) < plan(needed * 97 // 100).detected_nine_in_ten
     assert f"To detect a share of {100 * share:g}% nine times in ten" in " ".join(plan(1000).detection())
-
-
-@pytest.mark.parametrize("share", [0, -0.1, 1.1, math.nan])
-def test_a_share_that_is_none_is_refused(share):
-    with pytest.raises(ParameterError, match="give a fraction above 0 and at most 1"):
-        plan_for_domain(10, 1.0, 1000, share=share)
 
 
 @pytest.mark.parametrize("share", [5e-324, 1e-160])

@@ -12,8 +12,8 @@ from overstory.audit import laws
 from support.referee_laws import WHOLE, Asked, Script
 
 
-def _options(choices, thresholds):
-    """(answers that must act alike, probability), for a draw of one of so many."""
+def _alike(choices, thresholds):
+    """(answers that must act alike, probability), of a draw with so many outcomes."""
     if choices != WHOLE:
         assert choices <= 1 << 8, "only small draws are enumerated"
         return [((value,), Fraction(1, choices)) for value in range(choices)]
@@ -30,7 +30,7 @@ def exact_distribution(draw, thresholds):
         try:
             chances[draw(Script(answers))] += chance
         except Asked as asked:
-            for alike, share in _options(asked.choices, thresholds):
+            for alike, share in _alike(asked.choices, thresholds):
                 weight = chance * share / len(alike)
                 open_scripts += [((*answers, value), weight) for value in alike]
     assert sum(chances.values()) == 1

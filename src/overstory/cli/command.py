@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -500,6 +501,15 @@ def write_tables(output: str, blocks: Iterable[Block]) -> None:
         raise ParameterError(f"{output}: a table is written into a file that ends in .csv, .md or .tex")
     with writing_text(output) as text:
         text.write(in_form(blocks, ENDINGS[output[output.rindex(".") :]]))
+
+
+def command_of(args: argparse.Namespace) -> str:
+    """Return the command that made a page, without where the page was written."""
+    words = [word for word in args.line if not word.startswith("--output=")]
+    for name in {"-o", "--output"}.intersection(words):
+        place = words.index(name)
+        del words[place : place + 2]
+    return shlex.join(words)
 
 
 def draw(path: str, pictures: Sequence[Picture]) -> None:

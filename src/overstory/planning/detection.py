@@ -16,8 +16,7 @@ from functools import cache, partial
 from statistics import NormalDist
 from typing import Final
 
-from overstory.analysis.variance import design_effect, frequency_variance, lasting_variance
-from overstory.protocol.channels import check_reports_per_device
+from overstory.analysis.variance import frequency_variance, lasting_variance
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism
 
@@ -153,34 +152,21 @@ MANY: Final = 1e12
 MOST_PEOPLE: Final = 1 << 62
 
 
-def variance_per_person(
-    mechanism: Mechanism, frequency: float, num_candidates: int, *, reports_per_device: float = 1.0
-) -> float:
-    """Return the variance of a share from one person's reports of one value, without `lasting_variance`."""
-    each = check_reports_per_device(reports_per_device)
+def variance_per_person(mechanism: Mechanism, frequency: float, num_candidates: int) -> float:
+    """Return the variance of a share from one person's report, without `lasting_variance`."""
     if mechanism.encoding.decoded:
         fitted = fitted_candidates(mechanism, num_candidates, max(frequency, 1e-12))
-        naive = count_error(mechanism, each, frequency, fitted) ** 2 / each**2
-    elif mechanism.encoding.uneven:  # with enough people for every seed
+        return count_error(mechanism, 1.0, frequency, fitted) ** 2
+    if mechanism.encoding.uneven:  # with enough people for every seed
         lasting = lasting_variance(mechanism, frequency, num_candidates=num_candidates)
-        naive = (frequency_variance(mechanism, each * MANY, frequency, num_candidates=num_candidates) - lasting) * MANY
-    else:
-        naive = frequency_variance(mechanism, each, frequency)
-    return naive * design_effect(mechanism, each, frequency)
+        return (frequency_variance(mechanism, MANY, frequency, num_candidates=num_candidates) - lasting) * MANY
+    return frequency_variance(mechanism, 1.0, frequency)
 
 
-def required_sample_size(
-    mechanism: Mechanism,
-    share: float,
-    num_candidates: int,
-    *,
-    alpha: float = 0.05,
-    reports_per_device: float = 1.0,
-) -> int:
+def required_sample_size(mechanism: Mechanism, share: float, num_candidates: int, *, alpha: float = 0.05) -> int:
     """Return the fewest people with whom a value of that share, above 0, is detected nine times in ten."""
     check_share(share)
-    shown = _shown(mechanism, num_candidates, alpha, reports_per_device)
-    variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
+    shown, variance = _shown(mechanism, num_candidates, alpha), variance_per_person(mechanism, share, num_candidates)
     few, enough = 0, math.ceil(variance * ((critical_value(alpha, num_candidates) + NINE_IN_TEN) / share) ** 2) + 1
     while not shown(share, enough):
         few, enough = enough, 2 * enough
@@ -201,12 +187,11 @@ def smallest_share(
     num_candidates: int,
     *,
     alpha: float = 0.05,
-    reports_per_device: float = 1.0,
     num_tests: float | None = None,  # that alpha pays for; unless given, as many as candidates
     reach: float = NINE_IN_TEN,
 ) -> float | None:
     """Return the smallest share that so many people show nine times in ten, or half the time at reach 0; or None."""
-    shown = _shown(mechanism, num_candidates, alpha, reports_per_device, num_tests, reach)
+    shown = _shown(mechanism, num_candidates, alpha, num_tests, reach)
     if num_people < 1 or not shown(1.0, num_people):
         return None
     low, high = 0.0, 1.0
@@ -220,7 +205,6 @@ def _shown(
     mechanism: Mechanism,
     num_candidates: int,
     alpha: float,
-    reports_per_device: float,
     num_tests: float | None = None,
     reach: float = NINE_IN_TEN,
 ) -> Callable[[float, int], bool]:
@@ -228,7 +212,7 @@ def _shown(
     quantile = critical_value(alpha, num_tests or num_candidates)
 
     def error(share: float, people: int) -> float:
-        variance = variance_per_person(mechanism, share, num_candidates, reports_per_device=reports_per_device)
+        variance = variance_per_person(mechanism, share, num_candidates)
         return math.sqrt(variance / people + lasting_variance(mechanism, share, num_candidates=num_candidates))
 
     def shown(share: float, people: int) -> bool:

@@ -187,8 +187,8 @@ def collect_sets(
     advance: Advance = lambda _: None,
 ) -> SetTrial:
     """Let every row report its set, count what is sent, and estimate the items."""
-    if budget.epsilon_permanent is not None or budget.reports != 1:
-        raise ParameterError("sets are reported in one round: leave out --epsilon-permanent and --reports-per-device")
+    if budget.epsilon_permanent is not None:
+        raise ParameterError("sets are reported in one round: leave out --epsilon-permanent")
     builders = FAMILIES["sets"].builders
     if oracle != "auto" and oracle not in builders:
         raise ParameterError(f"there is no mechanism {oracle!r} for sets: choose auto, {', '.join(builders)}")

@@ -36,7 +36,6 @@ from overstory.presentation.render_text import csv_lines
 from overstory.presentation.result import Result
 from overstory.privacy.statements import statement
 from overstory.privacy.terms import terms_of
-from overstory.protocol.channels import check_reports_per_device
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind, Mechanism, whole_number
 from overstory.protocol.kinds.registry import REGISTRY, build_from
@@ -180,15 +179,10 @@ _rank: Final = lru_cache(maxsize=64)(rank)  # once for all columns and questions
 
 @dataclass(frozen=True)
 class TrialBudget:
-    """What a person may reveal, and how often she is asked."""
+    """What a person may reveal."""
 
     epsilon: float = 1.0  # of one report
     epsilon_permanent: float | None = None  # of any number of reports of one value; None: those of one are all there is
-    reports: int = 1  # of each device, where a row is a device
-
-    def __post_init__(self) -> None:
-        if not check_reports_per_device(self.reports).is_integer():
-            raise ParameterError(f"--reports-per-device {self.reports}: give a whole number from 1")
 
     def ranking(self, domain_size: int, num_reports: int) -> tuple[Choice, ...]:
         """Return the oracles that keep the budget, the most accurate first."""
@@ -232,14 +226,11 @@ def send(
     rng: np.random.Generator,
     size: int,  # devices that report at a time
     advance: Advance,
-    reports: int = 1,  # of each device
 ) -> Iterator[ReportBatch]:
-    """Yield what devices send that hold these values."""
+    """Yield what devices send that hold these values, one report each."""
     for symbols in chunks(counts, size):
-        fleet = SimulatedDevices.holding(mechanism, values, symbols, rng)
-        for index in range(reports):
-            yield fleet.report(index)
-            advance(len(symbols))
+        yield SimulatedDevices.holding(mechanism, values, symbols, rng).report()
+        advance(len(symbols))
 
 
 def chunks(counts: np.ndarray[Any, Any], size: int = CHUNK) -> Iterator[np.ndarray[Any, Any]]:

@@ -16,7 +16,6 @@ from overstory.analysis.estimate import Estimate, converted
 from overstory.analysis.kinds.base import Rng
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.postprocess import Processed, postprocess
-from overstory.analysis.reports import SupportCounts
 from overstory.analysis.tables.columns import PERIODS, Label, coded, labels_from, read_column, read_numbers
 from overstory.analysis.tables.output import (
     estimate_picture,
@@ -93,7 +92,7 @@ class Advice:
             "oracles": [choice.to_json() for choice in self.ranking],
         }
 
-    def table(self, caption: str = "") -> Table:
+    def table(self) -> Table:
         """Return what these people show, by the rule that was used; then how many people shares need."""
         used, best = self.at_used, self.at_best
         columns = [used] if used.oracle == best.oracle else [used, best]
@@ -109,7 +108,15 @@ class Advice:
             for share in SHARES
         ]
         names = ("", used.oracle, f"{best.oracle} (best)")[: 1 + len(columns)]
-        return Table.of_cells(caption, names, rows, left=("",))
+        return Table.of_cells("", names, rows, left=("",))
+
+    def thresholds(self) -> str:
+        """Say which shares these people show, by the rule that was used."""
+        half, nine_in_ten = self.at_used.detected_half_the_time, self.at_used.detected_nine_times_in_ten
+        if half is None:
+            return "no share is detected even half the time with so few people at this epsilon"
+        often = "none nine times in ten" if nine_in_ten is None else f"nine times in ten from {nine_in_ten:.2%}"
+        return f"a value is detected about half the time from a share of {half:.2%}, {often}"
 
     def words(self, population: Population) -> str:
         """Say which oracle is best, and why."""
@@ -229,9 +236,8 @@ class ValueTrial(CountTrial):
     oracle: FrequencyOracle
     estimate: Estimate
     seed: int  # what all randomness followed from
-    budget: TrialBudget  # what people were to reveal at most
     subject: Subject = Subject()
-    is_advised: bool = False  # whether it says what would be learned at its budget
+    advice: Advice | None = None  # what else would be learned of such a column
 
     @cached_property
     def shown(self) -> Processed:
@@ -251,10 +257,6 @@ class ValueTrial(CountTrial):
         """Root mean square error of the unbiased shares."""
         return float(np.sqrt(np.mean((self.estimate.raw_frequencies - self.people.shares) ** 2)))
 
-    @cached_property
-    def advice(self) -> Advice:
-        return advise(self)
-
     def warnings(self) -> Iterator[str]:
         if (epsilon := self.kind.epsilon_report) > WEAK:
             yield f"at epsilon {epsilon_text(epsilon)} {NOTHING_HIDDEN}"
@@ -269,18 +271,17 @@ class ValueTrial(CountTrial):
 
     @property
     def who(self) -> str:
-        people, each = self.people, self.budget.reports
+        people = self.people
         if self.subject.who:
             return self.subject.who
-        sent = "one report" if each == 1 else f"{each:,} reports"
         which = "drawn from the rows" if people.is_drawn else "one for each row"
         missing = (
             "" if people.is_drawn or not people.missing else f"; {people.missing:,} rows without a value sent nothing"
         )
-        return f"{len(people):,} simulated devices, {which}, {sent} of each{missing}"
+        return f"{len(people):,} simulated devices, {which}, one report of each{missing}"
 
     def prospects(self) -> Iterator[Block]:
-        if self.is_advised:
+        if self.advice is not None:
             yield Heading(3, "What would you learn?")
             yield Paragraph(self.advice.words(self.people))
             yield self.advice.table()
@@ -302,7 +303,6 @@ class ValueTrial(CountTrial):
             **self.subject.facts,
             "devices": len(self.people),
             "values": len(self.people.labels),
-            "reports_per_device": float(self.budget.reports),
             **{key: self.stated[key] for key in ("epsilon_permanent", "epsilon_n", "epsilon_any")},
             "privacy": self.privacy,
             "seed": self.seed,
@@ -311,7 +311,7 @@ class ValueTrial(CountTrial):
             "rmse": self.rmse,
             "inside_95": self.inside,
             "estimates": self.rows(),
-            **({"advice": self.advice.to_json()} if self.is_advised else {}),
+            **({} if self.advice is None else {"advice": self.advice.to_json()}),
         }
 
     def sentences(self) -> list[str]:
@@ -322,7 +322,7 @@ class ValueTrial(CountTrial):
         return [
             *([f"Sent: {self.subject.sent}."] if self.subject.sent else []),
             f"Learned: {learned} {self.estimate.alpha:.0%}; {error}; {intervals}.",
-            *([f"Thresholds: {_thresholds(self.advice.at_used)}."] if self.is_advised else []),
+            *([] if self.advice is None else [f"Thresholds: {self.advice.thresholds()}."]),
         ]
 
 
@@ -335,15 +335,6 @@ EVERY: Final = (
 )
 
 
-def _thresholds(used: AtOracle) -> str:
-    """Say which shares these people show, by the rule that was used."""
-    half, nine_in_ten = used.detected_half_the_time, used.detected_nine_times_in_ten
-    if half is None:
-        return "no share is detected even half the time with so few people at this epsilon"
-    often = "none nine times in ten" if nine_in_ten is None else f"nine times in ten from {nine_in_ten:.2%}"
-    return f"a value is detected about half the time from a share of {half:.2%}, {often}"
-
-
 def _points(error: float) -> str:
     points = 100 * error
     return f"{points:.0f}" if points >= 10 else f"{points:.2g}"
@@ -353,49 +344,43 @@ def _share(share: float | None) -> str:
     return "none" if share is None else f"{share:.2%}"
 
 
-def advise(trial: ValueTrial) -> Advice:
-    """Return the advice for a column that was collected."""
-    ranking = trial.budget.ranking(len(trial.people.labels), len(trial.people))
+def advise(trial: ValueTrial, budget: TrialBudget) -> Advice:
+    """Return the advice for a column that was collected within a budget."""
+    ranking = budget.ranking(len(trial.people.labels), len(trial.people))
     best = recommend(ranking)
     return Advice(ranking, best, _at(trial.kind, trial), _at(mechanism(best.name, **best.parameters), trial))
 
 
 def _at(built: Mechanism, trial: ValueTrial) -> AtOracle:
-    values, estimate, each = len(trial.people.labels), trial.estimate, trial.budget.reports
+    values, estimate = len(trial.people.labels), trial.estimate
     # Benjamini and Hochberg let through p-values up to alpha R / M when R of M passed; of none, the first: alpha / M.
     passed = max(int(np.count_nonzero(estimate.detected())), 1)
-    shown = partial(smallest_share, built, len(trial.people), values, reports_per_device=each)
+    shown = partial(smallest_share, built, len(trial.people), values)
     by_rule = partial(shown, alpha=estimate.alpha, num_tests=values / passed)
-    needed = partial(required_sample_size, built, num_candidates=values, alpha=ALPHA, reports_per_device=each)
+    needed = partial(required_sample_size, built, num_candidates=values, alpha=ALPHA)
     return AtOracle(built.name, {f"{share:g}": needed(share) for share in SHARES}, by_rule(reach=0.0), by_rule())
 
 
 def collect(
+    people: Population, budget: TrialBudget, oracle: str, seed: int, advance: Advance = lambda _: None
+) -> ValueTrial:
+    """Let every device report by the oracle of that name at this budget, ``auto`` is the best; count and decode."""
+    return collect_by(budget.mechanism(oracle, len(people.labels), len(people)), people, seed, advance)
+
+
+def collect_by(
+    oracle: Mechanism,
     people: Population,
-    budget: TrialBudget,
-    oracle: str | Mechanism,  # or its name at this budget; ``auto`` is the best
     seed: int,
-    advance: Advance = lambda _: None,
+    advance: Advance,
     transport: Transport = count_here,
     size: int = CHUNK,  # devices that report at a time
 ) -> ValueTrial:
     """Let every device report, count what they send, and decode it."""
-    if isinstance(oracle, str):
-        oracle = budget.mechanism(oracle, len(people.labels), len(people))
     pair = FrequencyOracle(oracle)
     values: Sequence[Any] = people.labels if oracle.encoding.decoded else range(oracle.domain_size or 0)
-    sent = send(oracle, values, people.counts, np.random.default_rng([seed, 1]), size, advance, budget.reports)
-    return ValueTrial(people, pair, _estimate(people, budget, pair, transport(oracle, sent)), seed, budget)
-
-
-def _estimate(people: Population, budget: TrialBudget, oracle: FrequencyOracle, counts: SupportCounts) -> Estimate:
-    each = float(budget.reports)
-    estimate = oracle.estimate(counts, list(people.labels), reports_per_device=each)
-    if each == 1:
-        return estimate
-    in_rows = {name: getattr(estimate, name) / each for name in ("counts", "raw_counts", "standard_errors")}
-    about = {"num_reports": len(people), "reports_per_device": 1.0, "joint_errors": None}
-    return converted(Estimate, estimate, **in_rows, **about)
+    sent = send(oracle, values, people.counts, np.random.default_rng([seed, 1]), size, advance)
+    return ValueTrial(people, pair, pair.estimate(transport(oracle, sent), list(people.labels)), seed)
 
 
 Missing = Literal["value", "drop"]

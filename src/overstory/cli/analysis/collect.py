@@ -1,10 +1,9 @@
-"""``overstory collect``: the user's own column, collected by simulated devices; ``overstory demo``: real data."""
+"""``overstory collect``: the user's own column, collected by simulated devices."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable
@@ -14,17 +13,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from overstory.cli.command import Answer, check_pipes, form_of, is_table, progress, seekable
+from overstory.cli.command import Answer, check_pipes, command_of, form_of, is_table, progress, seekable
 from overstory.files.io import writing_csv, writing_text
-from overstory.files.rappor import RapporParameters, read_params
 from overstory.presentation.document import Paragraph
 from overstory.protocol.channels import MAX_EPSILON
 from overstory.protocol.errors import ParameterError
-from overstory.trial.population import draw_population, read_population
+from overstory.trial.population import read_population
 from overstory.trial.run import TrialBudget
-from overstory.trial.values import Subject, ValueTrial, collect
+from overstory.trial.values import Subject, ValueTrial, advise, collect
 
 if TYPE_CHECKING:
     from overstory.files.io import Advance
@@ -66,7 +62,7 @@ def _trial(args: argparse.Namespace, path: str, budget: TrialBudget) -> Trial:
     """Read the file, and let its rows report: pairs of two columns, sets, numbers, or values."""
     with progress("reading", Path(path).stat().st_size, quiet=args.quiet) as bar:
         people, collect = _people(args, path, {"form": form_of(args.csv), "advance": bar.advance})
-    with progress("devices report", len(people) * budget.reports, quiet=args.quiet) as bar:
+    with progress("devices report", len(people), quiet=args.quiet) as bar:
         return collect(people, budget, args.oracle, args.seed, advance=bar.advance)
 
 
@@ -105,14 +101,15 @@ def _collect_values(
     rows = len(people) + (0 if people.is_drawn else people.missing)
     facts = {"file": file, "column": column, "rows": rows, "missing": people.missing}
     subject = Subject(column, "bin" if people.edges else "value", facts=facts)
-    return replace(collect(people, budget, oracle, seed, advance), subject=subject, is_advised=True)
+    trial = collect(people, budget, oracle, seed, advance)
+    return replace(trial, subject=subject, advice=advise(trial, budget))
 
 
 def _budget(args: argparse.Namespace) -> TrialBudget:
     epsilon = 1.0 if args.epsilon is None else args.epsilon
     if not 0 < epsilon <= MAX_EPSILON:
         raise ParameterError(f"--epsilon {epsilon:g}: give a number above 0 and at most {MAX_EPSILON}")
-    return TrialBudget(epsilon, args.epsilon_permanent, args.reports_per_device)
+    return TrialBudget(epsilon, args.epsilon_permanent)
 
 
 def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> None:
@@ -124,31 +121,8 @@ def _write_together(args: argparse.Namespace, trial: Trial, folder: Path) -> Non
             trial.write_csv(text)
         with writing_text(part / "collect.json") as text:
             text.write(json.dumps(trial.to_json(), indent=2, allow_nan=False) + "\n")
-        trial.write_page(part / "collect.html", _command(args))
+        trial.write_page(part / "collect.html", command_of(args))
         if (folder / "learned.csv").exists():
             print(f"overstory collect: replaced the result in {folder}; -o DIR keeps both", file=sys.stderr)
         for file in sorted(part.iterdir()):
             file.replace(folder / file.name)
-
-
-def demo(args: argparse.Namespace) -> Answer:
-    """Do the main job on bundled real data, from devices to a page."""
-    from overstory.trial.service import demonstrate
-
-    usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
-    parameters = read_params(args.params) if args.params else usual
-    population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
-    with progress("devices report", len(population), quiet=args.quiet) as bar:
-        summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
-    page = summary.write_page(Path(args.output, "demo.html"), _command(args))
-    files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
-    return Answer(summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
-
-
-def _command(args: argparse.Namespace) -> str:
-    """Return the command that made a page, without where the page was written."""
-    words = [word for word in args.line if not word.startswith("--output=")]
-    for name in {"-o", "--output"}.intersection(words):
-        place = words.index(name)
-        del words[place : place + 2]
-    return shlex.join(words)

@@ -201,7 +201,6 @@ COLLECT: Final = Command(
     Option("--oracle", "what the devices randomize with (default auto: the best)", "NAME", default="auto"),
     Option("--epsilon", "privacy loss of one report (default 1)"),
     Option("--epsilon-permanent"),
-    Option("--reports-per-device", "reports of each device (default 1)", "R", int, 1),
     Option(
         "--bins",
         "count numbers in COUNT equal bins from MIN to MAX (default: chosen)",
@@ -243,7 +242,7 @@ Of a column with several answers in a row, --separator counts each of them, and 
             ("--separator", "--numeric"),
             "they are for one value in a row",
         ),
-        Idle(("--epsilon-permanent", "--reports-per-device"), ("--numeric",), "all reports of a number are the same"),
+        Idle(("--epsilon-permanent",), ("--numeric",), "all reports of a number are the same"),
     ),
 )
 
@@ -469,7 +468,7 @@ DEMO: Final = Command(
     more="""\
 Draws respondents from real figures, randomizes each one's state on a simulated device, sends, counts and decodes the
 reports. Shows the truth, the estimates with their intervals, and the privacy loss.""",
-    runs="analysis.collect:demo",
+    runs="analysis.demo",
 )
 
 _PARAMS: Final = Option("--params", required=True)

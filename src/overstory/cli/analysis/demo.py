@@ -1,7 +1,8 @@
-"""A trial over HTTP: `overstory serve` in a process of its own, the reports' way to it, and the files they leave."""
+"""``overstory demo``: a trial of real data over HTTP, with `overstory serve` in a process of its own."""
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import json
 import secrets
@@ -12,11 +13,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+import numpy as np
+
 from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.cli.command import Answer, command_of, progress
 from overstory.client.upload.http import Request, endpoint, http_transport, parse_object
 from overstory.collector.store import open_store
 from overstory.files.io import writing_text
@@ -25,18 +30,20 @@ from overstory.files.parquet import write_blocks
 from overstory.files.rappor import (
     RapporParameters,
     hash_candidates,
+    read_params,
     write_map,
     write_params,
 )
 from overstory.planning import plan_from_parameters
+from overstory.presentation.document import Paragraph
 from overstory.privacy.registry.page import metric_page
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.metrics import Metric, MetricRegistry, load_registry
 from overstory.protocol.wire.upload import ID_BYTES, MEDIA_TYPE, Upload, encode_upload
-from overstory.trial.population import Population
-from overstory.trial.run import Advance, TrialBudget
-from overstory.trial.values import Subject, ValueTrial, collect
+from overstory.trial.population import Population, draw_population
+from overstory.trial.run import Advance
+from overstory.trial.values import Subject, ValueTrial, collect_by
 
 READY: Final = "listening on http://"
 PATIENCE: Final = 60.0
@@ -174,12 +181,23 @@ def demonstrate(
     with writing_text(folder / CANDIDATES_FILE) as text:
         text.writelines(f"{state}\n" for state in population.labels)
     write_map(folder / "map.csv", hash_candidates(population.labels, mechanism.encoding))
-    budget = TrialBudget(mechanism.epsilon_report, mechanism.epsilon_permanent)
     carry = partial(carry_over_http, parameters, folder)
-    result = collect(population, budget, mechanism, seed, advance, carry, AT_ONCE)
+    result = collect_by(mechanism, population, seed, advance, carry, AT_ONCE)
     who = f"{len(population):,} simulated respondents"
     plan = plan_from_parameters(mechanism, len(population), len(population.labels))
     known = {name: getattr(plan, name) for name in ("standard_error", "detectable_frequency")}
     facts = {"population": population.notes[0], **known, "folder": str(folder)}
     privacy = metric_page(load_registry(folder / REGISTRY_FILE)[METRIC]).plain_words()
     return replace(result, subject=Subject("Confirmed cases by state", "state", who, FOREST, SENT, facts, privacy))
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Do the main job on bundled real data, from devices to a page."""
+    usual = RapporParameters(k=128, h=2, m=16, p=0.5, q=0.75, f=0.5)
+    parameters = read_params(args.params) if args.params else usual
+    population = draw_population(args.states, args.reports, np.random.default_rng([args.seed, 0]))
+    with progress("devices report", len(population), quiet=args.quiet) as bar:
+        summary = demonstrate(population, parameters, args.seed, Path(args.output), bar.advance)
+    page = summary.write_page(Path(args.output, "demo.html"), command_of(args))
+    files = Paragraph(f"Files: {args.output}; page: {page.resolve()}")
+    return Answer(summary.to_json() | {"page": str(page)}, chain(summary.blocks(), [files]))
