@@ -16,8 +16,8 @@ from scipy.special import ndtr
 
 from overstory.analysis.kinds.base import SimulatedDevices, support_of
 from overstory.analysis.reports import ReportBatch
-from overstory.analysis.selection import null_error
-from overstory.discovery.heavy_hitters import adjusted, counts_of
+from overstory.analysis.selection import adjusted_p_values, null_error
+from overstory.discovery.heavy_hitters import counts_of
 from overstory.discovery.simulation import Rows, byte_strings, integer_rows
 from overstory.protocol.kinds.symbols import SymbolMechanism, hadamard
 from overstory.protocol.search import hashed_by, thresholds
@@ -104,4 +104,4 @@ def recover(plan: BitPlan, batches: Sequence[ReportBatch]) -> Recovered:
     hashed = buckets_of(integer_rows(values, plan.width), plan.buckets)
     chosen = np.flatnonzero((hashed == np.arange(plan.buckets)) & (total > 0))
     p_values = ndtr(-total[chosen] / math.sqrt(nobody))  # of an empty bucket
-    return Recovered(values[chosen], total[chosen], adjusted(p_values, plan.buckets, "fdr") <= 0.05)
+    return Recovered(values[chosen], total[chosen], adjusted_p_values(p_values, "fdr", tested=plan.buckets) <= 0.05)
