@@ -42,7 +42,7 @@ from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
 from overstory.presentation.document import Block, Field, Form, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import finite
 from overstory.presentation.render_data import as_csv, as_json, as_parquet, for_spreadsheet
-from overstory.presentation.render_html import STYLE, accents, as_html, as_svg, escaped
+from overstory.presentation.render_html import STYLE, as_html, as_svg, escaped
 from overstory.protocol.errors import OverstoryError
 from overstory.protocol.wire import parse_digits
 from overstory.supervision.connection import BoundedConnection
@@ -336,8 +336,7 @@ class Console:
         name = name or request.path_params["name"]
         if name not in self.files:
             raise ScreenError(404, f"there is no file {name}")
-        colours = accents(*self.data.registry.colors, ".public") if name == "page.css" else ""
-        return Response(self.files[name] + colours.encode(), 200, {"cache-control": "max-age=300"}, guess_type(name)[0])
+        return Response(self.files[name], 200, {"cache-control": "max-age=300"}, guess_type(name)[0])
 
     async def _ready(self, _: Request) -> Response:
         """Answer 200 while the store was read a moment ago: the page of a load balancer, without a login."""

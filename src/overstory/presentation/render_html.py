@@ -100,22 +100,15 @@ def _limits(field: Field) -> str:
 STYLE: Final = (Path(__file__).parent / "style.css").read_text("utf-8")
 
 
-def accents(light: str | None, dark: str | None, of: str = ":root") -> str:
-    """Return the rules for the colour of links by day and by night, where it is not the usual one."""
-    rules = f"{of} {{ --accent: {light or 'var(--blue)'}; }}\n"
-    rules += f"@media (prefers-color-scheme: dark) {{ {of} {{ --accent: {dark or 'var(--blue)'}; }} }}\n"
-    return rules if light or dark else ""
-
-
 def policy_of(style: str) -> str:
     """Return the Content-Security-Policy of a page: its own style, and nothing else, from anywhere."""
     hashed = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return f"default-src 'none'; style-src 'sha256-{hashed}'; base-uri 'none'; form-action 'none'"
 
 
-def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False, accent: str = "") -> str:
+def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False) -> str:
     """Return blocks as a complete HTML document; with a list of its chapters where `contents` asks for one."""
-    blocks, style = list(content), STYLE + accent
+    blocks = list(content)
     headings = ((_anchor(block, i), block) for i, block in enumerate(blocks) if isinstance(block, Heading))
     links = "".join(
         f'<li><a href="#{name}">{escaped(block.text)}</a></li>' for name, block in headings if block.level == 2
@@ -125,9 +118,9 @@ def as_page(content: Iterable[Block], *, title: str | None = None, contents: boo
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy_of(style)}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy_of(STYLE)}">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escaped(named)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f"<title>{escaped(named)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f'<a class="skip" href="#main">To the content</a>\n{chapters}<main id="main" tabindex="-1">\n'
         f"{as_html(blocks)}</main>\n</body>\n</html>\n"
     )
