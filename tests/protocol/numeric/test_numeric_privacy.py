@@ -18,7 +18,6 @@ from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds import base
 from overstory.protocol.numeric import Hybrid, Interval, RangeRandomizer, SquareWave, mechanisms
 from overstory.protocol.numeric.mechanisms import EitherChannel, EndsChannel, WindowChannel, half_width
-from overstory.protocol.numeric.ranges import LevelTree
 from overstory.protocol.sampling import SeededEntropy, symbol_sampler, uniform_below
 from support.exact_draws import exact_distribution, law_of_no_number, law_of_number, worst_ratio
 
@@ -310,19 +309,19 @@ def test_values_outside_are_clamped_or_refused(kind):
 @settings(deadline=None)
 @given(st.integers(2, 1500), st.integers(2, 20))
 def test_a_tree_covers_every_symbol_once_at_each_level(size, branching):
-    tree = LevelTree(size, branching)
+    tree = RangeRandomizer(size, 1.0, branching)
     assert tree.level_sizes[-1] == size
     assert 2 <= tree.level_sizes[0] <= branching
-    for level in range(1, tree.num_levels + 1):
-        nodes = [tree.node(symbol, level) for symbol in range(size)]
-        assert sorted(set(nodes)) == list(range(tree.level_sizes[level - 1]))
-        if level > 1:
-            assert all(node // branching == tree.node(symbol, level - 1) for symbol, node in enumerate(nodes))
+    for level in range(tree.num_levels):
+        nodes = [tree.project(symbol, level) for symbol in range(size)]
+        assert sorted(set(nodes)) == list(range(tree.level_sizes[level]))
+        if level:
+            assert all(node // branching == tree.project(symbol, level - 1) for symbol, node in enumerate(nodes))
 
 
 def test_a_range_report_is_one_of_its_level():
     ranges = RangeRandomizer(100, 1.0, branching=5)
-    assert ranges.tree.level_sizes == (4, 20, 100)
+    assert ranges.level_sizes == (4, 20, 100)
     levels = {ranges.randomize(99, SeededEntropy(i)).cohort for i in range(60)}
     assert levels == {0, 1, 2}
     assert ranges.digest == RangeRandomizer(100, 1.0, branching=5).digest

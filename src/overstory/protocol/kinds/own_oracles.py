@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import OverstoryError, ParameterError
-from overstory.protocol.kinds.base import MAX_COHORTS, Mechanism, Meeting, check_count, check_symbol
+from overstory.protocol.kinds.base import MAX_COHORTS, Mechanism, check_count, check_symbol
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
 from overstory.protocol.kinds.registry import add_own
 from overstory.protocol.kinds.sets import SetMechanism, SetSystem
@@ -232,12 +232,13 @@ class ListedSets(SetSystem):
         return self.outputs, len(self.owned[0]), (self.masks[0] & self.masks[1]).bit_count()
 
     @cached_property
-    def meeting(self) -> Meeting:
-        """Of the outputs that two values share, the mean number of values that own one."""
+    def holders(self) -> tuple[int, Fraction]:
+        """The mean number of values that own an output, over the outputs that two values share."""
         held = [sum(mask >> output & 1 for mask in self.masks) for output in range(self.outputs)]
         pairs = [owners * (owners - 1) for owners in held]
-        holders: Any = Fraction(sum(n * pair for n, pair in zip(held, pairs, strict=True)), max(sum(pairs), 1))
-        return Meeting(*self.sizes, self.domain_size, holders)
+        return self.domain_size, Fraction(
+            sum(n * pair for n, pair in zip(held, pairs, strict=True)), max(sum(pairs), 1)
+        )
 
     def inside(self, value: Any, entropy: Entropy) -> int:
         own: tuple[int, ...] = self.owned[value]

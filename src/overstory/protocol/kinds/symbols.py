@@ -19,7 +19,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import (
     MAX_SYMBOLS,
     Mechanism,
-    Meeting,
     OutputEncoding,
     Report,
     SymbolEncoding,
@@ -52,8 +51,8 @@ class Direct(SymbolEncoding):
         return self.domain_size
 
     @property
-    def meeting(self) -> Meeting:
-        return Meeting(self.domain_size, 1, 0, self.domain_size, 1)
+    def holders(self) -> tuple[int, int]:
+        return self.domain_size, 1
 
     @property
     def collision(self) -> Fraction:
