@@ -154,7 +154,6 @@ def discover(
     step: int = LONG_STEP,
     beam: int = BEAM,
     levels: Sequence[int] | None = None,
-    shares: Sequence[float] | None = None,
     key: str = "",
 ) -> Plan:
     """A dictionary of known values first, asked of a share of the users; the others search the remainder.
@@ -183,9 +182,6 @@ def discover(
         Prefixes extended at each level; six times the values hoped for is a good choice.
     levels
         The prefix lengths themselves, in place of `step`; the last is the domain's width.
-    shares
-        Of the users who search, for each level; unless given, more where a value must stand out more
-        (`level_weights`).
     key
         Public key of the hashes: the metric's id.
 
@@ -212,9 +208,7 @@ def discover(
     first = min(step + (beam - 1).bit_length(), MAX_STEP)
     lengths = even_levels(domain.width, first, step) if levels is None else levels
     steps = _steps(domain.width, lengths, beam)
-    weights = list(level_weights(tried_at(domain, steps, beam), beam) if shares is None else shares)
-    if len(weights) != len(steps):
-        raise ParameterError(f"{len(weights)} shares for {len(steps)} levels: give one for each")
+    weights = [*level_weights(tried_at(domain, steps, beam), beam)]
     mechanism = linear_hash(epsilon=check_epsilon("epsilon", epsilon), domain_size=1 << 64)
     asked = [(f"{length} bits", length, step, f"{key}/{length}") for length, step in zip(lengths, steps, strict=True)]
     codes = frozenset(domain.code(value) for value in known)
@@ -231,9 +225,7 @@ def discover(
 
 
 def thresholds(weights: Sequence[float]) -> tuple[int, ...]:
-    """Return the groups' thresholds for shares proportional to `weights`; the last is 2**32."""
-    if not weights or not all(isinstance(w, int | float) and 0 < w < math.inf for w in weights):
-        raise ParameterError(f"shares = {list(weights)!r}: give a number above 0 for each group")
+    """Return the groups' thresholds for shares proportional to `weights`, each above 0; the last is 2**32."""
     total, running, out = math.fsum(weights), 0.0, []
     for weight in weights:
         running += weight

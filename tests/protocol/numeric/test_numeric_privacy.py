@@ -61,10 +61,9 @@ def test_a_window_by_enumeration_of_its_random_bits(positions, window, epsilon):
     rows, exact = log_ratio_of(channel)
     for at, row in enumerate(rows):
         assert row == {cell: channel.probability(cell, at) for cell in range(channel.num_cells)}
-        mean = sum(cell * chance for cell, chance in row.items())
-        assert mean == channel.mean(Fraction(at))
-        assert sum((cell - mean) ** 2 * chance for cell, chance in row.items()) == channel.variance(Fraction(at))
-        assert sum(channel.debias(Fraction(cell)) * chance for cell, chance in row.items()) == at
+        debiased = [(channel.debias(Fraction(cell)), chance) for cell, chance in row.items()]
+        assert sum(value * chance for value, chance in debiased) == at
+        assert sum((value - at) ** 2 * chance for value, chance in debiased) == channel.spread(Fraction(at))
     assert channel.epsilon <= epsilon
     assert channel.epsilon == pytest.approx(exact, abs=1e-12)
     assert epsilon - channel.epsilon < 1e-6

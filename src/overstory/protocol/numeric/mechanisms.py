@@ -315,35 +315,24 @@ class WindowChannel(NumberChannel):
             return position + uniform_below(self.window, entropy)
         return uniform_below(self.num_cells, entropy)
 
-    def mean(self, position: Fraction) -> Fraction:
-        """Return the mean cell, which rises by alpha a position."""
-        return self.alpha * (position + Fraction(self.window - 1, 2)) + (1 - self.alpha) * Fraction(
-            self.num_cells - 1, 2
-        )
-
     def debias(self, cell: Fraction) -> Fraction:
+        """Return the position whose mean cell this is: the mean rises by alpha a position."""
         if not self.alpha:
             raise ParameterError("alpha = 0: the report does not depend on the value, and nothing can be learned")
-        return (cell - self.mean(Fraction(0))) / self.alpha
+        of_the_first = (self.alpha * (self.window - 1) + (1 - self.alpha) * (self.num_cells - 1)) / 2
+        return (cell - of_the_first) / self.alpha
 
     def spread(self, position: Fraction) -> Fraction:
-        return self.variance(position) / self.alpha**2
+        """Return a mixture's variance, from the two uniform laws' means and variances, over alpha squared."""
+        apart = position + Fraction(self.window - self.num_cells, 2)
+        within = (self.alpha * (self.window**2 - 1) + (1 - self.alpha) * (self.num_cells**2 - 1)) / 12
+        return (within + self.alpha * (1 - self.alpha) * apart**2) / self.alpha**2
 
     def likely_cells(self) -> tuple[int, int]:
         return self.window, max(0, self.window - (self.num_positions - 1))
 
     def thresholds(self) -> dict[str, Any]:
         return {"window": self.window, "threshold": self.threshold}
-
-    def variance(self, position: Fraction) -> Fraction:
-        """Return the variance of the cell: a mixture's, from the two uniform laws' means and variances."""
-        centre, middle = position + Fraction(self.window - 1, 2), Fraction(self.num_cells - 1, 2)
-        within = self.alpha * _spread(self.window) + (1 - self.alpha) * _spread(self.num_cells)
-        return within + self.alpha * (1 - self.alpha) * (centre - middle) ** 2
-
-
-def _spread(size: int) -> Fraction:
-    return Fraction(size * size - 1, 12)
 
 
 def half_width(epsilon: float) -> float:
