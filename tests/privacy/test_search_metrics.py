@@ -48,7 +48,7 @@ def test_in_a_panel_another_plan_asks_for_no_more():
     assert not of_the_past(first, second)
     assert Harm.WEAKENS not in {change.kind for change in compare_registries(first, second)}
     costs = [metric_cost(each["word"]).headline.epsilon for each in (first, second)]
-    assert costs == [3.0, 3.0]
+    assert costs[0] == costs[1] <= 3.0 < costs[0] + 1e-8
     more = registry("epsilon = 4.0", KNOWN, YEAR)
     assert Harm.WEAKENS in {change.kind for change in compare_registries(first, more)}
 

@@ -284,7 +284,6 @@ class SearchMechanism(Split):
 
     parameters: Mapping[str, Any] = field(hash=False)
     plan: Plan
-    epsilon: float  # declared; a question's exact epsilon may lie below, by what rounding takes
 
     name = "prefix-search"
     payload: ClassVar[str] = "search"
@@ -298,8 +297,6 @@ class SearchMechanism(Split):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
-        if self.plan.epsilon > self.epsilon:
-            raise ParameterError(f"{self.name}: the plan's epsilon, {self.plan.epsilon}, is above {self.epsilon}")
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -343,17 +340,8 @@ class SearchMechanism(Split):
     def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - it names no value
         return f"answer {payload} to this device's one question"
 
-    def epsilon_n(self, reports: int) -> float:
-        """The declared epsilon: of one permanent answer, however often it is sent."""
-        check_count("reports", reports, 1, ONE)
-        return self.epsilon
-
-    @property
-    def epsilon_permanent(self) -> float:
-        return self.epsilon
-
     def canonical(self) -> dict[str, Any]:
-        return {"name": self.name, "plan": self.plan.digest.hex(), "epsilon": self.epsilon}
+        return {"name": self.name, "plan": self.plan.digest.hex(), "epsilon": float(self.parameters["epsilon"])}
 
 
 def prefix_search(
@@ -383,4 +371,4 @@ def prefix_search(
         beam=beam,
         key=hash_key if len(hash_key.encode()) <= LONGEST_KEY else digest({"key": hash_key}).hex(),
     )
-    return SearchMechanism(parameters, plan, float(epsilon))
+    return SearchMechanism(parameters, plan)

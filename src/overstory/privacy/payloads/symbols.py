@@ -295,22 +295,11 @@ class SplitTerms(OddsTerms):
         return mixed((1 / len(mechanism.parts), terms_class(part).unchanged(part)) for part in mechanism.parts)
 
 
-@dataclass(frozen=True)
-class SearchTerms(PayloadTerms):
-    """The declared epsilon of one answer, at least that of every question."""
+class SearchTerms(OddsTerms):
+    """The one answer of a search, whichever the question."""
 
     kind: ClassVar[str] = "search"
     once: ClassVar[bool] = True
-    epsilon: float
-    most_values: int = 1  # the value of the one answer
-
-    def __post_init__(self) -> None:
-        if not self.epsilon > 0:
-            raise ParameterError(f"epsilon = {self.epsilon!r}: give a number above 0")
-
-    @property
-    def epsilon_permanent(self) -> float:
-        return self.epsilon
 
     def _worst(self, reports: int) -> Worst:  # noqa: ARG002 - there is one
         """Epsilon between any two histories: the answer of one value, or of nothing, against that of another."""
@@ -318,7 +307,7 @@ class SearchTerms(PayloadTerms):
 
     @classmethod
     def of(cls, mechanism: Any) -> SearchTerms:
-        return SearchTerms(mechanism.epsilon)
+        return SearchTerms(mechanism.odds.as_integer_ratio(), 1)  # of one value
 
 
 class ItemTerms(OfSets, OddsTerms):

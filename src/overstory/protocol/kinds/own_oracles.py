@@ -7,7 +7,6 @@ gave. A device and a collector load none.
 from __future__ import annotations
 
 import traceback
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -59,7 +58,7 @@ def oracle_kind(name: str) -> Callable[[Build], Build]:
         def make(**parameters: Any) -> Mechanism:
             try:
                 made = build(**parameters)
-                built = made.mechanism(name, parameters) if isinstance(made, _Own) else made
+                built = made.mechanism(name, parameters) if isinstance(made, OwnBits | OwnSets) else made
             except OverstoryError:
                 raise
             except Exception as error:
@@ -81,13 +80,9 @@ def oracle_kind(name: str) -> Callable[[Build], Build]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Own(ABC):
+class _Own:
     p_star: Probability | None = None
     q_star: Probability | None = None
-
-    @abstractmethod
-    def mechanism(self, name: str, parameters: Mapping[str, Any]) -> Mechanism:
-        """Return the device's half."""
 
 
 @dataclass(frozen=True)
