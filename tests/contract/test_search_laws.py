@@ -139,7 +139,7 @@ def test_a_devices_question_follows_from_its_secret_and_from_no_value(search):
             0 <= report.bits < search.parts[search.place_of(device.cohort)[0]].payload_limit for report in reports
         )
     ends = [0, *(question.threshold for question in search.questions)]
-    for group, size in enumerate(np.bincount([search.group_of(device.cohort) for device in devices])):
+    for group, size in enumerate(np.bincount([search.place_of(device.cohort)[0] for device in devices])):
         share = (ends[group + 1] - ends[group]) / 2**32
         assert abs(size - len(devices) * share) <= SPREADS * math.sqrt(len(devices) * share * (1 - share))
 
@@ -157,7 +157,7 @@ def test_counts_are_the_answers_to_each_question_and_add_up_in_any_order(search)
     counts = count_reports(search, reports)
     assert (
         counts.totals.tolist()
-        == np.bincount([search.group_of(int(n)) for n in reports.cohorts], minlength=len(search.questions)).tolist()
+        == np.bincount([search.place_of(int(n))[0] for n in reports.cohorts], minlength=len(search.questions)).tolist()
     )
     answered = [answers_of(search, reports, group) for group in range(len(search.questions))]
     assert [len(batch) for batch in answered] == counts.totals.tolist()

@@ -311,10 +311,6 @@ class SearchMechanism(Split):
         """Never: reports are kept, and a search reads them; what is counted is how many answer each question."""
         return False
 
-    def group_of(self, cohort: int) -> int:
-        check_cohort(cohort, self.num_cohorts)
-        return bisect_right(self.bounds, cohort) - 1
-
     def given(self, question: Question, value: Any) -> int:
         if value == ELSEWHERE:
             return question.value(None)
@@ -328,7 +324,8 @@ class SearchMechanism(Split):
         return tuple(question.mechanism for question in self.questions)
 
     def place_of(self, cohort: int) -> tuple[int, int]:
-        place = self.group_of(cohort)
+        check_cohort(cohort, self.num_cohorts)
+        place = bisect_right(self.bounds, cohort) - 1
         return place, cohort % self.parts[place].num_cohorts
 
     def project(self, value: Any, place: int) -> int:

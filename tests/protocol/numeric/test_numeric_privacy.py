@@ -98,7 +98,7 @@ def cuts_of(built):
 @pytest.mark.parametrize("resolution", [2, 3, 50])
 def test_every_randomizer_over_all_positions_and_reports(kind, epsilon, resolution):
     built = kind(epsilon, Interval(0, 1), resolution)
-    rows = [law_of_number(built, at) for at in range(built.num_positions)]
+    rows = [law_of_number(built, at) for at in range(built.domain_size)]
     assert all(sum(row.values()) == 1 for row in rows)
     exact = math.log(worst_ratio(rows))
     assert exact <= built.epsilon_report + 1e-12
@@ -171,7 +171,7 @@ def test_the_half_widths_series_meets_its_formula():
 def test_what_is_drawn_has_the_stated_chances(kind, resolution):
     built = kind(1.0, Interval(0, 1), resolution)
     cuts = cuts_of(built)
-    for at in range(built.num_positions):
+    for at in range(built.domain_size):
         found = exact_distribution(lambda entropy, at=at: built.draw(at, 0, entropy), cuts)
         assert found == {payload: chance for payload, chance in law_of_number(built, at).items() if chance}
 
@@ -187,7 +187,7 @@ def test_nothing_to_report_has_the_mixture_of_all_positions_and_is_as_private_as
 
     nothing = exact_distribution(silent, cuts_of(built))
     assert nothing == {payload: chance for payload, chance in law_of_no_number(built).items() if chance}
-    for at in range(built.num_positions):
+    for at in range(built.domain_size):
         assert math.log(worst_ratio([nothing, law_of_number(built, at)])) <= built.epsilon_report + 1e-12
 
 
@@ -262,7 +262,7 @@ def test_terms_say_what_it_costs(kind):
     assert terms.proves_changes
     assert terms.epsilon_values(2) == 2 * built.epsilon_report
     assert statement(built).epsilon_permanent == built.epsilon_permanent == built.epsilon_report
-    assert terms.most_values == statement(built).domain_size == getattr(built, "num_positions", 100)
+    assert terms.most_values == statement(built).domain_size == built.domain_size
 
 
 @pytest.mark.parametrize("odds", [[1, 2], [1, 0], [-2, -1], [1], "no", [1.5, "x"]])

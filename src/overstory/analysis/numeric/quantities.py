@@ -118,7 +118,7 @@ def _mean(mechanism: Hybrid, _domain: AnyDomain, counts: SupportCounts, per_devi
     notes = []
     if step > error / 10:
         notes.append(
-            f"a device rounds its value to one of {mechanism.num_positions:,} positions, by at most "
+            f"a device rounds its value to one of {mechanism.domain_size:,} positions, by at most "
             f"{significant(step, 3)}: the mean of the true values may differ by as much, which no interval holds"
         )
     return [_with_interval("mean", "", value, error)], notes

@@ -270,7 +270,7 @@ class NumberTerms(OddsTerms):
 
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
-        return bounded(min(mechanism.num_positions, candidates), mechanism)
+        return bounded(min(mechanism.domain_size, candidates), mechanism)
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:

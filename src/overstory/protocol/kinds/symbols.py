@@ -138,8 +138,7 @@ class SymbolMechanism(OutputMechanism):
     def encode(self, value: Any, cohort: int) -> int:
         return self.encoding.symbol(value, cohort)
 
-    def held(self, value: Any, cohort: int) -> int:
-        return self.encoding.symbol(value, cohort)
+    held = encode
 
     def chances(self, *, permanent: bool = False) -> tuple[Fraction, Fraction]:
         channel = self.rounds.permanent if permanent else self.channel

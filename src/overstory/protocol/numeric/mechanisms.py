@@ -153,14 +153,9 @@ class NumericRandomizer(Kind):
         return {"epsilon": self.epsilon, **limits, "resolution": self.resolution}
 
     @property
-    def num_positions(self) -> int:
-        """How many positions there are."""
-        return self.channel.num_positions
-
-    @property
     def domain_size(self) -> int:
         """How many values there are: the positions."""
-        return self.num_positions
+        return self.channel.num_positions
 
     @property
     def payload_limit(self) -> int:
@@ -182,7 +177,7 @@ class NumericRandomizer(Kind):
             When it is no finite number, or is outside a domain that rejects such values.
         """
         step = self.domain.share(value) * self.resolution + Fraction(1, 2) - self.middle
-        return min(math.floor(step), self.num_positions - 1)
+        return min(math.floor(step), self.domain_size - 1)
 
     def value_at(self, position: int) -> Fraction:
         """Return a value that has the position: the middle of those that do."""
@@ -193,11 +188,11 @@ class NumericRandomizer(Kind):
         return self.position(value)
 
     def draw(self, held: int, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - one cohort
-        return self.channel.draw(check_symbol(held, self.num_positions), entropy)
+        return self.channel.draw(check_symbol(held, self.domain_size), entropy)
 
     def draw_nothing(self, cohort: int, entropy: Entropy) -> int:
         """Return the response to a uniform position: the mixture of all responses."""
-        return self.draw(uniform_below(self.num_positions, entropy), cohort, entropy)
+        return self.draw(uniform_below(self.domain_size, entropy), cohort, entropy)
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
         return self.channel.probability(report.bits, self.position(value))
@@ -219,7 +214,7 @@ class NumericRandomizer(Kind):
         return f"output {payload}, which counts as {float(self.debias(payload)):.4g}"
 
     def neighbours(self, value: Any, steps: int) -> Iterator[Fraction]:
-        yield from map(self.value_at, outward(self.position(value), self.num_positions, steps))
+        yield from map(self.value_at, outward(self.position(value), self.domain_size, steps))
 
     def canonical(self) -> dict[str, Any]:
         return {
