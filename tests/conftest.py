@@ -101,7 +101,7 @@ class OwnOracles:
     def pytest_runtest_teardown(self) -> None:
         registry = sys.modules.get("overstory.protocol.kinds.registry")
         for name in registry.own_names() if registry else ():
-            for builders in (registry.REGISTRY, registry.BUILDERS, registry.FAMILIES["symbols"].builders):
+            for builders in (registry.REGISTRY, registry.BUILDERS, registry.FAMILIES["symbols"]):
                 del builders.places[name]
 
 

@@ -43,7 +43,7 @@ def test_an_oracle_of_one_fixed_size_is_one_for_a_domain_of_that_size_alone(monk
     """It leaves `domain_size` out of its parameters, and no list says anything else of it."""
     monkeypatch.setitem(REGISTRY.places, "ranking", f"{__name__}:six_orders")
     monkeypatch.setitem(BUILDERS.places, "ranking", f"{__name__}:six_orders")
-    monkeypatch.setitem(FAMILIES["symbols"].builders.places, "ranking", f"{__name__}:six_orders")
+    monkeypatch.setitem(FAMILIES["symbols"].places, "ranking", f"{__name__}:six_orders")
     assert [size for size in range(2, 9) if any(one.name == "ranking" for one in rank(size, 1.0, 1))] == [6]
     assert (make("ranking", domain_size=5, epsilon=1.0), make("ranking", epsilon=1.0)) == (
         None,

@@ -21,8 +21,7 @@ MECHANISMS = {
     "grr": ("padding-and-sampling", {"inner": "grr"}),
     "oue": ("padding-and-sampling", {"inner": "oue"}),
     "olh": ("padding-and-sampling", {"inner": "olh"}),
-    "bits": ("item-bits", {"noise": "optimized"}),
-    "symmetric": ("item-bits", {"noise": "symmetric"}),
+    "bits": ("item-bits", {}),
 }
 
 

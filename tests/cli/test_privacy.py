@@ -20,7 +20,7 @@ def run(capsys, *arguments):
 
 
 RANGE, SIZE = {"epsilon": 1.5, "minimum": -2.0, "maximum": 5.0}, {"epsilon": 1.5, "domain_size": 64}
-BUILT = dict.fromkeys(FAMILIES["numbers"].builders, (any_mechanism, RANGE)) | {"ranges": (any_mechanism, SIZE)}
+BUILT = dict.fromkeys(FAMILIES["numbers"], (any_mechanism, RANGE)) | {"ranges": (any_mechanism, SIZE)}
 BUILT |= {name: (mechanism, some_parameters(name)) for name in REGISTRY}
 
 

@@ -214,7 +214,7 @@ def test_public_page_question_view_and_status_say_the_same_of_every_registry(key
 def test_what_a_metric_costs_is_told_in_at_most_five_lines(oracle):
     """What is planned, the reports so far, and those under two accounts; as a table, and in the question."""
     entry = {"domain": FOUR, "oracle": f'"{oracle}"', "parameters": toml_parameters(oracle)}
-    if oracle in FAMILIES["strings"].builders and oracle not in FAMILIES["symbols"].builders:
+    if oracle in FAMILIES["strings"] and oracle not in FAMILIES["symbols"]:
         entry["domain"] = '{kind = "strings"}'
     registry = parse_registry(registry_of({"theme": entry}))
     metric = registry["theme"]

@@ -221,7 +221,7 @@ def test_the_store_counts_the_answers_to_each_question_and_keeps_them_until_rete
         counts = store.counts(WORD, TODAY, TODAY)[TODAY]
         expected = [0] * len(SEARCH.questions)
         for report in (*sound_reports(100) * 3, *sound_reports(50)):
-            expected[SEARCH.group_of(report.cohort)] += 1
+            expected[SEARCH.place_of(report.cohort)[0]] += 1
         assert counts.totals.tolist() == expected
         kept = sorted(
             Report(int(c), int(b[0]))

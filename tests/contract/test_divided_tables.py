@@ -60,7 +60,7 @@ def test_a_change_outside_the_own_table_is_no_new_value(design):
         seen = {}
         for value in range(design.domain_size):
             answer = device.permanent(value), tagger.tag(value)
-            assert seen.setdefault(design.cell(value, table), answer) == answer
+            assert seen.setdefault(design.project(value, table), answer) == answer
         assert len({tag for _, tag in seen.values()}) == design.parts[table].domain_size
 
 

@@ -34,9 +34,8 @@ SMALL = [
         for inner in ("grr", "oue", "olh")
     ),
     *(
-        Case("item-bits", {"domain_size": size, "most": most, "epsilon": 1.5, "noise": noise})
+        Case("item-bits", {"domain_size": size, "most": most, "epsilon": 1.5})
         for size, most in ((5, 2), (4, 3), (4, 4), (3, 1))
-        for noise in ("optimized", "symmetric")
     ),
 ]
 

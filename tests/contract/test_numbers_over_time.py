@@ -51,7 +51,7 @@ def worst(first, second):
 def test_histories_with_one_pattern_cost_an_epsilon_per_value(name):
     """Three reports: what a ledger charges for one, two and three different values is what enumeration says."""
     mechanism = built(name, resolution=2)
-    laws = {place: law_of_number(mechanism, place) for place in range(mechanism.num_positions)}
+    laws = {place: law_of_number(mechanism, place) for place in range(mechanism.domain_size)}
     laws["nothing"] = law_of_no_number(mechanism)
     shapes = defaultdict(list)
     for history in itertools.product(laws, repeat=3):

@@ -37,8 +37,6 @@ def test_elsewhere_is_no_prefix():
         ({"levels": (8, 8, 64)}, "rising lengths"),
         ({"levels": (8, 32)}, "end with the domain's width, 64"),
         ({"levels": ()}, "give prefix lengths"),
-        ({"shares": [1, 2]}, "2 shares for 4 levels"),
-        ({"shares": [1, 1, 1, 0]}, "above 0 for each group"),
         ({"known": [1], "known_share": 1.0}, "known_share = 1.0"),
         ({"known": [-1]}, "outside the domain"),
         ({"key": "k" * 62}, "at most 64 bytes; this one has 65"),

@@ -9,7 +9,7 @@ from overstory.analysis.selection import smallest_found
 from overstory.discovery import CodedIntegers, CodedStrings, detectable_frequency, discover, find, simulate
 from overstory.discovery.heavy_hitters import extend
 from overstory.protocol.errors import ParameterError
-from support.random_collections import zipf
+from support.random_collections import with_shares, zipf
 
 VALUES = zipf(200_000, 20_000, seed=1, bits=32)
 DOMAIN = CodedIntegers(32)
@@ -50,9 +50,10 @@ def test_the_most_frequent_are_found(plan):
     assert is_good(searched(plan))
 
 
-@pytest.mark.parametrize("changes", [{"beam": 1}, {"shares": [1.0, 1.0, 1.0, 0.01]}], ids=str)
-def test_a_beam_of_one_and_few_users_on_the_last_level_fail_the_check(changes):
-    assert not is_good(searched(discover(**{"epsilon": 4.0, "domain": DOMAIN, "levels": EVEN, "beam": 64} | changes)))
+@pytest.mark.parametrize(("beam", "shares"), [(1, None), (64, [1.0, 1.0, 1.0, 0.01])])
+def test_a_beam_of_one_and_few_users_on_the_last_level_fail_the_check(beam, shares):
+    plan = discover(epsilon=4.0, domain=DOMAIN, levels=EVEN, beam=beam)
+    assert not is_good(searched(plan if shares is None else with_shares(plan, shares)))
 
 
 def test_the_wrong_hash_fails_the_check():

@@ -18,7 +18,7 @@ from overstory.discovery.heavy_hitters import (
 )
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.registry import mechanism
-from support.random_collections import zipf
+from support.random_collections import with_shares, zipf
 
 FALSE_ALARM = 1e-6  # of each test here
 HOLDERS, DEVICES = 1500, 6000
@@ -50,7 +50,7 @@ def test_counts_are_unbiased_and_their_errors_right():
 
 
 def test_errors_that_forget_the_sampling_fail_the_same_check():
-    plan = discover(epsilon=4.0, domain=CodedIntegers(8), levels=(3, 8), shares=[10, 1])
+    plan = with_shares(discover(epsilon=4.0, domain=CodedIntegers(8), levels=(3, 8)), [10, 1])
     counts, errors = repeated(plan, 400)
     assert is_calibrated_z((counts - HOLDERS) / errors)
     group = DEVICES / 11

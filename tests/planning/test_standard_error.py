@@ -122,7 +122,7 @@ def test_too_many_candidates_are_screened():
     assert fitted_candidates(mechanism("basic-rappor", domain_size=5000), 5000, 0.01) == 5000
 
 
-@pytest.mark.parametrize("name", FAMILIES["numbers"].builders)
+@pytest.mark.parametrize("name", FAMILIES["numbers"])
 def test_the_error_of_a_mean_is_that_of_the_worst_value_and_never_overflows(name):
     built, small, large = (
         any_mechanism(name, epsilon=1.0, minimum=low, maximum=high) for low, high in ((-1, 1), (0, 1), (0, 1e200))

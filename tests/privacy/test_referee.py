@@ -460,7 +460,7 @@ def test_a_device_with_less_noise_is_caught():
 
 
 def test_numbers_and_ranges_are_bounded():
-    for name, maker in {**FAMILIES["numbers"].builders, **FAMILIES["ordered"].builders}.items():
+    for name, maker in {**FAMILIES["numbers"], **FAMILIES["ordered"]}.items():
         given = {"domain_size": 16, "epsilon": 1.0} if name == "ranges" else {"epsilon": 1.0, "resolution": 4}
         stated = attack(maker(**given))
         assert not stated.exact

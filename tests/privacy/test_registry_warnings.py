@@ -29,6 +29,10 @@ def of(*more, **instead):
     return example_text(*more, REASON, **TWO_ROUNDS | instead)
 
 
+def published(*more, **instead):
+    return 'opt_out = "Settings"\n' + of('publish = "estimates"', *more, **instead)
+
+
 NO_PLACE = "is reported as nothing, which takes one of these places"
 ONE_METRIC = [  # a registry, and the fields that are warned of with a part of what is said
     (of(), {}),
@@ -45,6 +49,9 @@ ONE_METRIC = [  # a registry, and the fields that are warned of with a part of w
     (of(**WINDOW), {}),
     (of(**RAPPOR), {"max_values": "no cap: what one device may reveal by ever new values is without bound"}),
     (of("max_values = 9", **RAPPOR), {}),
+    (published("publish_least = 20"), {"publish_least": "estimates of 20 reports are close to the reports: 100 are"}),
+    (published("max_values = 9", **RAPPOR), {"publish": "strings without a file of candidates have no estimates to"}),
+    (published(), {}),
     (of(**TWO_ROUNDS | {"oracle": '"loloha"'}), {}),
     (of(**ONCE | {"period": '"week"', "expires": "2026-11-22"}), {"expires": "expires in 1 day"}),  # one report
 ]
@@ -161,7 +168,7 @@ RELAYS = [  # the same, and the collector's address; of the relay alone
 
 WARNED = [  # with the fields that are looked at
     *(
-        (text, None, {"expires", "max_values", "over_cap", "oracle", "parameters", "publish"}, said)
+        (text, None, {"expires", "max_values", "over_cap", "oracle", "parameters", "publish", "publish_least"}, said)
         for text, said in ONE_METRIC
     ),
     *((text, None, {"panel", "budget"}, said) for text, said in A_YEAR),

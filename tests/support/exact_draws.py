@@ -54,7 +54,7 @@ def law_of_number(randomizer, position: int) -> dict[int, Fraction]:
 def law_of_no_number(randomizer) -> dict[int, Fraction]:
     """P(payload | nothing to report): the mixture of all positions'."""
     mixed: dict[int, Fraction] = defaultdict(Fraction)
-    for position in range(randomizer.num_positions):
+    for position in range(randomizer.domain_size):
         for payload, chance in law_of_number(randomizer, position).items():
-            mixed[payload] += chance / randomizer.num_positions
+            mixed[payload] += chance / randomizer.domain_size
     return mixed

@@ -1,9 +1,12 @@
 """Collections drawn at the level of counts, which is exact for one report per permanent response; and populations."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from overstory.analysis.decoding.candidates import CandidateMap
 from overstory.analysis.reports import SupportCounts
+from overstory.protocol.search import thresholds
 
 P_STAR, Q_STAR = 0.75, 0.25
 FALSE_ALARM = 1e-6  # of every statistical test here
@@ -41,3 +44,9 @@ def zipf(num_devices: int, num_values: int, seed: int, *, bits: int = 64, expone
     weights = np.arange(1, num_values + 1) ** -exponent
     values = rng.integers(0, 1 << bits, num_values, dtype=np.uint64)
     return values[rng.choice(num_values, num_devices, p=weights / weights.sum())]
+
+
+def with_shares(plan, shares):
+    """Return a search's plan whose levels are asked of these shares of the users."""
+    ends = zip(plan.questions, thresholds(shares), strict=True)
+    return replace(plan, questions=tuple(replace(question, threshold=end) for question, end in ends))

@@ -20,7 +20,7 @@ from overstory.collector.store import Store, open_store
 from overstory.collector.store.databases.connection import MissingStoreError
 from overstory.collector.telemetry import LOG, StateReporter, Telemetry
 from overstory.presentation.document import Block, Heading, Lines, Link, Paragraph
-from overstory.presentation.render_html import STYLE, accents, as_page, policy_of
+from overstory.presentation.render_html import STYLE, as_page, policy_of
 from overstory.privacy import statement
 from overstory.privacy.registry.cost import headline, in_two_sentences
 from overstory.privacy.registry.page import metric_page
@@ -96,12 +96,12 @@ class PublicPages:
     @cached_property
     def policy(self) -> str:
         """The Content-Security-Policy of the web page: its own style and nothing else."""
-        return f"{policy_of(STYLE + accents(*self.registry.colors))}; frame-ancestors 'none'"
+        return f"{policy_of(STYLE)}; frame-ancestors 'none'"
 
 
 def public_html(registry: MetricRegistry) -> str:
     """Return what is collected as a web page without scripts."""
-    return as_page(_page_blocks(registry), accent=accents(*registry.colors))
+    return as_page(_page_blocks(registry))
 
 
 def _page_blocks(registry: MetricRegistry) -> Iterator[Block]:

@@ -39,7 +39,7 @@ from overstory.console.screens.series import SeriesQuery, show_series
 from overstory.console.view import Screen, ScreenError, View, Viewer, read_query
 from overstory.presentation.document import Block, Field, Form, Heading, KeyValues, Links, Notice, Paragraph
 from overstory.presentation.formats import finite
-from overstory.presentation.render_html import STYLE, accents, as_html, as_svg, document, escaped, policy_of
+from overstory.presentation.render_html import STYLE, as_html, as_svg, document, escaped, policy_of
 from overstory.presentation.render_text import as_csv, as_json, for_spreadsheet
 from overstory.presentation.result import as_parquet
 from overstory.protocol.errors import OverstoryError
@@ -317,8 +317,7 @@ class Console:
         name = name or request.path_params["name"]
         if name not in self.files:
             raise ScreenError(404, f"there is no file {name}")
-        colours = accents(*self.data.registry.colors, ".public") if name == "page.css" else ""
-        return Response(self.files[name] + colours.encode(), 200, {"cache-control": "max-age=300"}, guess_type(name)[0])
+        return Response(self.files[name], 200, {"cache-control": "max-age=300"}, guess_type(name)[0])
 
     async def _ready(self, _: Request) -> Response:
         """Answer 200 while the store was read a moment ago: the page of a load balancer, without a login."""

@@ -34,7 +34,7 @@ from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, check_count
 from overstory.protocol.kinds.item_sets import INNER, ItemBits, item_bits, padding_and_sampling
-from overstory.protocol.kinds.registry import FAMILIES, determined_by, mechanism, names_for, of_domain
+from overstory.protocol.kinds.registry import FAMILIES, VALUES, determined_by, mechanism, names_for, of_domain
 from overstory.protocol.metrics import RegistryError, parse_registry
 from overstory.protocol.metrics.metric_table import NOT_PLANNED, Folder, read_domain
 from overstory.protocol.metrics.toml_fields import Fault, Fields, TomlPosition, located, positions, read_root
@@ -118,7 +118,7 @@ def _of_least_variance(metric: str, domain: Any, needs: Needs, reports: int) -> 
     built = [each for each in _built(family, {**domain.completes(metric), **given}) if hasattr(each, "q_star")]
     if not built:
         names = ", ".join(names_for(domain.families))
-        raise ParameterError(f"no plan is made for {FAMILIES[family].values}: give an oracle ({names}) with parameters")
+        raise ParameterError(f"no plan is made for {VALUES[family]}: give an oracle ({names}) with parameters")
     best = min(built, key=lambda each: frequency_variance(each, 1, 1 / domain.size))
     return _plan(best, given, reports, domain.size, math.sqrt(frequency_variance(best, reports, 1 / domain.size)))
 
@@ -186,7 +186,7 @@ def planner_of(domain: AnyDomain, needs: Needs) -> Planner:
 
 def _built(family: str, given: Mapping[str, Any]) -> Iterator[Any]:
     """Build each mechanism of a family that these parameters determine."""
-    built = (of_domain(name, **given) for name in determined_by(FAMILIES[family].builders, given))
+    built = (of_domain(name, **given) for name in determined_by(FAMILIES[family], given))
     return (each for each in built if each is not None)
 
 

@@ -100,13 +100,6 @@ def _limits(field: Field) -> str:
 STYLE: Final = (Path(__file__).parent / "style.css").read_text("utf-8")
 
 
-def accents(light: str | None, dark: str | None, of: str = ":root") -> str:
-    """Return the rules for the colour of links by day and by night, where it is not the usual one."""
-    rules = f"{of} {{ --accent: {light or 'var(--blue)'}; }}\n"
-    rules += f"@media (prefers-color-scheme: dark) {{ {of} {{ --accent: {dark or 'var(--blue)'}; }} }}\n"
-    return rules if light or dark else ""
-
-
 def policy_of(*styles: str) -> str:
     """Return the Content-Security-Policy of a page or a picture: its own styles, and nothing else, from anywhere."""
     hashes = (base64.b64encode(hashlib.sha256(style.encode()).digest()).decode() for style in styles)
@@ -124,9 +117,9 @@ def document(head: str, main: Sequence[Block], *, before: str = "", after: str =
     )
 
 
-def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False, accent: str = "") -> str:
+def as_page(content: Iterable[Block], *, title: str | None = None, contents: bool = False) -> str:
     """Return blocks as a complete HTML document; with a list of its chapters where `contents` asks for one."""
-    blocks, style = list(content), STYLE + accent
+    blocks = list(content)
     headings = ((_anchor(block, i), block) for i, block in enumerate(blocks) if isinstance(block, Heading))
     links = "".join(
         f'<li><a href="#{name}">{escaped(block.text)}</a></li>' for name, block in headings if block.level == 2
@@ -134,8 +127,8 @@ def as_page(content: Iterable[Block], *, title: str | None = None, contents: boo
     chapters = f'<nav aria-label="Contents"><ol>{links}</ol></nav>\n' if contents and links else ""
     named = title or next((block.text for block in blocks if isinstance(block, Heading)), "Overstory")
     head = (
-        f'<meta http-equiv="Content-Security-Policy" content="{policy_of(style)}">\n'
-        f'<meta name="referrer" content="no-referrer">\n<title>{escaped(named)}</title>\n<style>{style}</style>\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy_of(STYLE)}">\n'
+        f'<meta name="referrer" content="no-referrer">\n<title>{escaped(named)}</title>\n<style>{STYLE}</style>\n'
     )
     return document(head, blocks, before=chapters)
 

@@ -154,7 +154,6 @@ def discover(
     step: int = LONG_STEP,
     beam: int = BEAM,
     levels: Sequence[int] | None = None,
-    shares: Sequence[float] | None = None,
     key: str = "",
 ) -> Plan:
     """A dictionary of known values first, asked of a share of the users; the others search the remainder.
@@ -183,9 +182,6 @@ def discover(
         Prefixes extended at each level; six times the values hoped for is a good choice.
     levels
         The prefix lengths themselves, in place of `step`; the last is the domain's width.
-    shares
-        Of the users who search, for each level; unless given, more where a value must stand out more
-        (`level_weights`).
     key
         Public key of the hashes: the metric's id.
 
@@ -212,9 +208,7 @@ def discover(
     first = min(step + (beam - 1).bit_length(), MAX_STEP)
     lengths = even_levels(domain.width, first, step) if levels is None else levels
     steps = _steps(domain.width, lengths, beam)
-    weights = list(level_weights(tried_at(domain, steps, beam), beam) if shares is None else shares)
-    if len(weights) != len(steps):
-        raise ParameterError(f"{len(weights)} shares for {len(steps)} levels: give one for each")
+    weights = [*level_weights(tried_at(domain, steps, beam), beam)]
     mechanism = linear_hash(epsilon=check_epsilon("epsilon", epsilon), domain_size=1 << 64)
     asked = [(f"{length} bits", length, step, f"{key}/{length}") for length, step in zip(lengths, steps, strict=True)]
     codes = frozenset(domain.code(value) for value in known)
@@ -231,9 +225,7 @@ def discover(
 
 
 def thresholds(weights: Sequence[float]) -> tuple[int, ...]:
-    """Return the groups' thresholds for shares proportional to `weights`; the last is 2**32."""
-    if not weights or not all(isinstance(w, int | float) and 0 < w < math.inf for w in weights):
-        raise ParameterError(f"shares = {list(weights)!r}: give a number above 0 for each group")
+    """Return the groups' thresholds for shares proportional to `weights`, each above 0; the last is 2**32."""
     total, running, out = math.fsum(weights), 0.0, []
     for weight in weights:
         running += weight
@@ -292,7 +284,6 @@ class SearchMechanism(Split):
 
     parameters: Mapping[str, Any] = field(hash=False)
     plan: Plan
-    epsilon: float  # declared; a question's exact epsilon may lie below, by what rounding takes
 
     name = "prefix-search"
     payload: ClassVar[str] = "search"
@@ -306,8 +297,6 @@ class SearchMechanism(Split):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
-        if self.plan.epsilon > self.epsilon:
-            raise ParameterError(f"{self.name}: the plan's epsilon, {self.plan.epsilon}, is above {self.epsilon}")
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -322,10 +311,6 @@ class SearchMechanism(Split):
         """Never: reports are kept, and a search reads them; what is counted is how many answer each question."""
         return False
 
-    def group_of(self, cohort: int) -> int:
-        check_cohort(cohort, self.num_cohorts)
-        return bisect_right(self.bounds, cohort) - 1
-
     def given(self, question: Question, value: Any) -> int:
         if value == ELSEWHERE:
             return question.value(None)
@@ -339,7 +324,8 @@ class SearchMechanism(Split):
         return tuple(question.mechanism for question in self.questions)
 
     def place_of(self, cohort: int) -> tuple[int, int]:
-        place = self.group_of(cohort)
+        check_cohort(cohort, self.num_cohorts)
+        place = bisect_right(self.bounds, cohort) - 1
         return place, cohort % self.parts[place].num_cohorts
 
     def project(self, value: Any, place: int) -> int:
@@ -351,17 +337,8 @@ class SearchMechanism(Split):
     def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - it names no value
         return f"answer {payload} to this device's one question"
 
-    def epsilon_n(self, reports: int) -> float:
-        """The declared epsilon: of one permanent answer, however often it is sent."""
-        check_count("reports", reports, 1, ONE)
-        return self.epsilon
-
-    @property
-    def epsilon_permanent(self) -> float:
-        return self.epsilon
-
     def canonical(self) -> dict[str, Any]:
-        return {"name": self.name, "plan": self.plan.digest.hex(), "epsilon": self.epsilon}
+        return {"name": self.name, "plan": self.plan.digest.hex(), "epsilon": float(self.parameters["epsilon"])}
 
 
 def prefix_search(
@@ -391,4 +368,4 @@ def prefix_search(
         beam=beam,
         key=hash_key if len(hash_key.encode()) <= LONGEST_KEY else digest({"key": hash_key}).hex(),
     )
-    return SearchMechanism(parameters, plan, float(epsilon))
+    return SearchMechanism(parameters, plan)

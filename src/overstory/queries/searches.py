@@ -109,8 +109,7 @@ def read_search(counted: PeriodCounts, kind: Aggregation = "total", options: Est
             progress=_part(progress, 0.3, 1.0),
         )
         stored = sum(map(len, answers))
-    declared = replace(discovered, epsilon=search.epsilon)
-    return SearchReading(counted, declared, stored)
+    return SearchReading(counted, discovered, stored)
 
 
 def _check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:

@@ -189,7 +189,7 @@ def collect_sets(
     """Let every row report its set, count what is sent, and estimate the items."""
     if budget.epsilon_permanent is not None:
         raise ParameterError("sets are reported in one round: leave out --epsilon-permanent")
-    builders = FAMILIES["sets"].builders
+    builders = FAMILIES["sets"]
     if oracle != "auto" and oracle not in builders:
         raise ParameterError(f"there is no mechanism {oracle!r} for sets: choose auto, {', '.join(builders)}")
     counted = max(len(people.sizes) - 1, 1) if most is None else most

@@ -194,7 +194,7 @@ def test_levels_are_counted_each_by_itself_and_stray_bits_not_at_all():
 
 def test_values_and_positions_are_inverse():
     mechanism = Hybrid(1.0, Interval(0.1, 0.7), 33)
-    values = [mechanism.value_at(place) for place in range(mechanism.num_positions)]
+    values = [mechanism.value_at(place) for place in range(mechanism.domain_size)]
     assert [mechanism.position(value) for value in values] == list(range(34))
     assert numbers.positions(mechanism, [float(value) for value in values]).tolist() == list(range(34))
     assert [float(v) for v in mechanism.neighbours(values[1], 2)] == [float(values[i]) for i in (0, 2, 3)]

@@ -10,13 +10,12 @@ from overstory.analysis.numeric.quantities import ConsistentTree, estimate_range
 from overstory.analysis.postprocess import project_simplex
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.numeric import RangeRandomizer
-from overstory.protocol.numeric.ranges import LevelTree
 from support.numeric_alarms import Alarm, check_coverage, check_spread, check_unbiased
 
 
 @st.composite
 def noisy_trees(draw):
-    tree = LevelTree(draw(st.integers(2, 40)), draw(st.integers(2, 6)))
+    tree = RangeRandomizer(draw(st.integers(2, 40)), 1.0, draw(st.integers(2, 6)))
     variances = tuple(draw(st.floats(0.01, 10)) for _ in range(tree.num_levels))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     own = [rng.normal(1 / size, np.sqrt(variances[i]), size) for i, size in enumerate(tree.level_sizes)]
@@ -27,7 +26,7 @@ def least_squares(consistent, own):
     """All nodes' estimates as rows of one weighted regression on the leaves, which sum to 1 (a Lagrange multiplier)."""
     tree = consistent.tree
     rows = [
-        [float(tree.node(leaf, level) == node) for leaf in range(tree.domain_size)]
+        [float(tree.project(leaf, level - 1) == node) for leaf in range(tree.domain_size)]
         for level in range(1, tree.num_levels + 1)
         for node in range(tree.level_sizes[level - 1])
     ]
@@ -44,8 +43,8 @@ def test_consistency_is_least_squares_over_the_tree(case):
     consistent, own = case
     tree, leaves = consistent.tree, least_squares(consistent, own)
     assert leaves.sum() == pytest.approx(1, abs=1e-9)
-    for level, found in enumerate(consistent.consistent(own), 1):
-        nodes = [tree.node(leaf, level) for leaf in range(tree.domain_size)]
+    for level, found in enumerate(consistent.consistent(own)):
+        nodes = [tree.project(leaf, level) for leaf in range(tree.domain_size)]
         assert np.allclose(found, np.bincount(nodes, leaves), atol=1e-8)
 
 

@@ -75,6 +75,8 @@ def test_what_is_wrong_is_said_at_its_line(instead, line, field, says):
     assert says in fault.message
 
 
+PUBLISH = 'publish = "estimates"'
+SHORT = 'opt_out = "Settings"\n' + registry_text(PUBLISH, instead={"retention_days": "retention_days = 30"})
 ADDED = [
     ("attribute = 3", "attribute", "give up to 64 of a-z"),
     ('attribute = "Mood of the day"', "attribute", "give up to 64 of a-z"),
@@ -88,7 +90,7 @@ ADDED = [
     ('over_cap = "nearest"', "over_cap", "nearest needs an ordered domain"),
     ('over_cap = "keep"', "over_cap", "choose one of drop, first, nearest"),
     ('groups = "release"', "groups", "give"),
-    ('publish = "all"', "publish", "choose one of nothing, estimates"),
+    ('publish = "estimate"', "publish", "did you mean estimates? choose one of nothing, estimates"),
     ("publish_least = 100", "publish_least", "nothing is published: leave it out"),
     ('transport = "tor"', "transport", "choose one of direct, oblivious"),
     ("expiry = 2027-11-21", "expiry", "did you mean expires?"),
@@ -175,6 +177,12 @@ def test_the_message_holds_every_fault():
         (f"registry = 1{'0' * 5000}\n", 2, "no TOML"),
         (f"registry = {'[' * 3000}\n", 2, "nested too deeply"),
         (registry_text(without="oracle"), 3, "missing: give one of"),
+        (registry_text(PUBLISH), 1, "stops the collection, because estimates of colour are published"),
+        (f'opt_out = " "\n{registry_text(PUBLISH)}', 1, "give a sentence on how a person stops the collection"),
+        (f"opt_out = 7\n{registry_text(PUBLISH)}", 1, "give a sentence on how a person stops the collection"),
+        (f"optout = 'x'\n{registry_text()}", 1, "no such key; did you mean opt_out?"),
+        (f'opt_out = "Settings"\n{registry_text(PUBLISH, "publish_least = 1")}', 16, "1: give a whole number from 2"),
+        (SHORT, 15, "a period is published from the end of its 30 grace_days to that of its 30 retention_days"),
     ],
 )
 def test_what_is_no_registry_at_all(text, line, says):

@@ -18,7 +18,6 @@ from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds import base
 from overstory.protocol.numeric import Hybrid, Interval, RangeRandomizer, SquareWave, mechanisms
 from overstory.protocol.numeric.mechanisms import EitherChannel, EndsChannel, WindowChannel, half_width
-from overstory.protocol.numeric.ranges import LevelTree
 from overstory.protocol.sampling import SeededEntropy, symbol_sampler, uniform_below
 from support.exact_draws import exact_distribution, law_of_no_number, law_of_number, worst_ratio
 
@@ -62,10 +61,9 @@ def test_a_window_by_enumeration_of_its_random_bits(positions, window, epsilon):
     rows, exact = log_ratio_of(channel)
     for at, row in enumerate(rows):
         assert row == {cell: channel.probability(cell, at) for cell in range(channel.num_cells)}
-        mean = sum(cell * chance for cell, chance in row.items())
-        assert mean == channel.mean(Fraction(at))
-        assert sum((cell - mean) ** 2 * chance for cell, chance in row.items()) == channel.variance(Fraction(at))
-        assert sum(channel.debias(Fraction(cell)) * chance for cell, chance in row.items()) == at
+        debiased = [(channel.debias(Fraction(cell)), chance) for cell, chance in row.items()]
+        assert sum(value * chance for value, chance in debiased) == at
+        assert sum((value - at) ** 2 * chance for value, chance in debiased) == channel.spread(Fraction(at))
     assert channel.epsilon <= epsilon
     assert channel.epsilon == pytest.approx(exact, abs=1e-12)
     assert epsilon - channel.epsilon < 1e-6
@@ -100,7 +98,7 @@ def cuts_of(built):
 @pytest.mark.parametrize("resolution", [2, 3, 50])
 def test_every_randomizer_over_all_positions_and_reports(kind, epsilon, resolution):
     built = kind(epsilon, Interval(0, 1), resolution)
-    rows = [law_of_number(built, at) for at in range(built.num_positions)]
+    rows = [law_of_number(built, at) for at in range(built.domain_size)]
     assert all(sum(row.values()) == 1 for row in rows)
     exact = math.log(worst_ratio(rows))
     assert exact <= built.epsilon_report + 1e-12
@@ -173,7 +171,7 @@ def test_the_half_widths_series_meets_its_formula():
 def test_what_is_drawn_has_the_stated_chances(kind, resolution):
     built = kind(1.0, Interval(0, 1), resolution)
     cuts = cuts_of(built)
-    for at in range(built.num_positions):
+    for at in range(built.domain_size):
         found = exact_distribution(lambda entropy, at=at: built.draw(at, 0, entropy), cuts)
         assert found == {payload: chance for payload, chance in law_of_number(built, at).items() if chance}
 
@@ -189,7 +187,7 @@ def test_nothing_to_report_has_the_mixture_of_all_positions_and_is_as_private_as
 
     nothing = exact_distribution(silent, cuts_of(built))
     assert nothing == {payload: chance for payload, chance in law_of_no_number(built).items() if chance}
-    for at in range(built.num_positions):
+    for at in range(built.domain_size):
         assert math.log(worst_ratio([nothing, law_of_number(built, at)])) <= built.epsilon_report + 1e-12
 
 
@@ -264,7 +262,7 @@ def test_terms_say_what_it_costs(kind):
     assert terms.proves_changes
     assert terms.epsilon_values(2) == 2 * built.epsilon_report
     assert statement(built).epsilon_permanent == built.epsilon_permanent == built.epsilon_report
-    assert terms.most_values == statement(built).domain_size == getattr(built, "num_positions", 100)
+    assert terms.most_values == statement(built).domain_size == built.domain_size
 
 
 @pytest.mark.parametrize("odds", [[1, 2], [1, 0], [-2, -1], [1], "no", [1.5, "x"]])
@@ -310,19 +308,19 @@ def test_values_outside_are_clamped_or_refused(kind):
 @settings(deadline=None)
 @given(st.integers(2, 1500), st.integers(2, 20))
 def test_a_tree_covers_every_symbol_once_at_each_level(size, branching):
-    tree = LevelTree(size, branching)
+    tree = RangeRandomizer(size, 1.0, branching)
     assert tree.level_sizes[-1] == size
     assert 2 <= tree.level_sizes[0] <= branching
-    for level in range(1, tree.num_levels + 1):
-        nodes = [tree.node(symbol, level) for symbol in range(size)]
-        assert sorted(set(nodes)) == list(range(tree.level_sizes[level - 1]))
-        if level > 1:
-            assert all(node // branching == tree.node(symbol, level - 1) for symbol, node in enumerate(nodes))
+    for level in range(tree.num_levels):
+        nodes = [tree.project(symbol, level) for symbol in range(size)]
+        assert sorted(set(nodes)) == list(range(tree.level_sizes[level]))
+        if level:
+            assert all(node // branching == tree.project(symbol, level - 1) for symbol, node in enumerate(nodes))
 
 
 def test_a_range_report_is_one_of_its_level():
     ranges = RangeRandomizer(100, 1.0, branching=5)
-    assert ranges.tree.level_sizes == (4, 20, 100)
+    assert ranges.level_sizes == (4, 20, 100)
     levels = {ranges.randomize(99, SeededEntropy(i)).cohort for i in range(60)}
     assert levels == {0, 1, 2}
     assert ranges.digest == RangeRandomizer(100, 1.0, branching=5).digest

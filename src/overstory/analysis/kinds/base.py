@@ -259,10 +259,9 @@ def chosen(counts: SupportCounts, values: Sequence[Any] | None) -> SupportCounts
 
 def pair_covariance(mechanism: Mechanism, own: float, other: float, span: float = 1.0) -> tuple[float, float]:
     """Return c_1 and c_0 of a response that supports its device's value and another with these probabilities."""
-    meeting = mechanism.encoding.meeting
-    if meeting is None:
+    if mechanism.encoding.holders is None:
         return 0.0, 0.0
-    outputs, owned, shared, values, holders = meeting
+    (outputs, owned, shared), (values, holders) = mechanism.encoding.sizes, mechanism.encoding.holders
     # Of the outputs that two values share, a third value owns `inside` of `others`, in the mean over third values.
     # Quotients of whole numbers: of 10,000 values, the numbers themselves are too large for a float.
     inside, others = (holders - 2, values - 2) if values > 2 else (0, 1)

@@ -113,7 +113,7 @@ class LevelSupport(SplitSupport):
         return int(self.halves[place].mechanism.payload_bits)
 
     def project(self, table: NDArray[Any], symbols: NDArray[Any], place: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        half, width = self.halves[place], self.mechanism.tree.leaves_under(place + 1)
+        half, width = self.halves[place], self.mechanism.leaves_under(place + 1)
         return half.table(range(half.domain_size or 0)), (table // width).astype(np.int32)[symbols]
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002

@@ -33,7 +33,7 @@ from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.numeric.mechanisms import Hybrid, SquareWave
-from overstory.protocol.numeric.ranges import LevelTree, RangeRandomizer
+from overstory.protocol.numeric.ranges import RangeRandomizer
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import F64
@@ -118,7 +118,7 @@ def _mean(mechanism: Hybrid, _domain: AnyDomain, counts: SupportCounts, per_devi
     notes = []
     if step > error / 10:
         notes.append(
-            f"a device rounds its value to one of {mechanism.num_positions:,} positions, by at most "
+            f"a device rounds its value to one of {mechanism.domain_size:,} positions, by at most "
             f"{significant(step, 3)}: the mean of the true values may differ by as much, which no interval holds"
         )
     return [_with_interval("mean", "", value, error)], notes
@@ -248,7 +248,7 @@ _ESTIMATORS: Final[Mapping[str, Callable[..., Estimated]]] = {
 class ConsistentTree:
     """The linear map from every node's own estimate to consistent ones, and back to what each node contributes."""
 
-    tree: LevelTree
+    tree: RangeRandomizer
     level_variances: tuple[float, ...]
 
     @cached_property
@@ -376,7 +376,7 @@ def estimate_ranges(
     raw = [oracle.estimate(half.counts_of(counts, place)).raw_frequencies for place, oracle in enumerate(oracles)]
     # The weights are those of absent nodes: they must not depend on the reports, or the estimate is biased.
     noise = tuple(oracle.variance(mine) for oracle, mine in zip(oracles, reports, strict=True))
-    consistent = ConsistentTree(randomizer.tree, noise)
+    consistent = ConsistentTree(randomizer, noise)
     levels = tuple(consistent.consistent(raw))
     return RangeEstimate(oracles, reports, consistent, levels, reports_per_device, interval_kind)
 

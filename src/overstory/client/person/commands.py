@@ -379,7 +379,7 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
     """Run `view`: in the terminal, as JSON, or as a page in a file."""
     from overstory.client.person.view import View, build, view_json, view_metrics
     from overstory.client.state.state import State
-    from overstory.presentation.render_html import accents, as_page
+    from overstory.presentation.render_html import as_page
     from overstory.presentation.render_text import as_text
 
     if args.json and args.html:
@@ -392,8 +392,7 @@ def show_view(context: CommandContext, args: argparse.Namespace) -> None:
         metrics = view_metrics(None, context.registry)
     view = View(context.name, status, metrics, context.registry.oblivious)
     if args.html:
-        accent = accents(*context.registry.colors)
-        page = as_page(build(view), contents=True, accent=accent)
+        page = as_page(build(view), contents=True)
         Path(args.html).write_text(page, encoding="utf-8")
         say(f"written: {args.html}")
     elif args.json:

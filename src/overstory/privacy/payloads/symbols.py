@@ -40,7 +40,6 @@ from overstory.privacy.terms import (
     Success,
     Worst,
     bounded,
-    check_positive,
     share,
     terms_class,
     true_positives,
@@ -268,7 +267,7 @@ class NumberTerms(OddsTerms):
 
     @classmethod
     def attack(cls, mechanism: Any, candidates: int) -> Attack:
-        return bounded(min(mechanism.num_positions, candidates), mechanism)
+        return bounded(min(mechanism.domain_size, candidates), mechanism)
 
     @classmethod
     def permanent_response(cls, mechanism: Any) -> Constant:
@@ -287,21 +286,11 @@ class SplitTerms(OddsTerms):
         return mixed((1 / len(mechanism.parts), terms_class(part).unchanged(part)) for part in mechanism.parts)
 
 
-@dataclass(frozen=True)
-class SearchTerms(PayloadTerms):
-    """The declared epsilon of one answer, at least that of every question."""
+class SearchTerms(OddsTerms):
+    """The one answer of a search, whichever the question."""
 
     kind: ClassVar[str] = "search"
     once: ClassVar[bool] = True
-    epsilon: float
-    most_values: int = 1  # the value of the one answer
-
-    def __post_init__(self) -> None:
-        check_positive(self.epsilon)
-
-    @property
-    def epsilon_permanent(self) -> float:
-        return self.epsilon
 
     def _worst(self, reports: int) -> Worst:  # noqa: ARG002 - there is one
         """Epsilon between any two histories: the answer of one value, or of nothing, against that of another."""
@@ -309,7 +298,7 @@ class SearchTerms(PayloadTerms):
 
     @classmethod
     def of(cls, mechanism: Any) -> SearchTerms:
-        return SearchTerms(mechanism.epsilon)
+        return SearchTerms(mechanism.odds.as_integer_ratio(), 1)  # of one value
 
 
 class ItemTerms(OfSets, OddsTerms):

@@ -30,16 +30,6 @@ MAX_SYMBOLS = 1 << 31
 MAX_BITS = (1 << 16) - 1  # so does the number of bits
 
 
-class Meeting(NamedTuple):
-    """A set system in numbers: every value owns so many outputs, and shares so many with any other value."""
-
-    outputs: int
-    owned: int
-    shared: int
-    values: int  # of the system: all that could be values
-    holders: int  # the values that own an output
-
-
 _SHORT = {"family": "hash_family", "key": "hash_key"}
 """Fields of encodings that canonical forms have under another name."""
 
@@ -52,7 +42,6 @@ class AnyEncoding:
     by_seed: ClassVar[bool] = False  # whether reports are counted by (seed, symbol), for candidates named later
     decoded: ClassVar[bool] = False  # whether values share bits, and a fit to all counts tells them apart
     direct: ClassVar[bool] = False  # whether a report is one symbol, and that is a value
-    linear: ClassVar[bool] = False  # whether all values are counted by one transform
     server: ClassVar[str] = ""  # where what counts the reports is: a module below `overstory`, and a class in it
     form: ClassVar[tuple[str, str]]  # how its canonical form begins
 
@@ -72,8 +61,8 @@ class AnyEncoding:
         return dict([self.form]) | {_SHORT.get(name, name): getattr(self, name) for name in names}
 
     @property
-    def meeting(self) -> Meeting | None:
-        """How the sets of two values meet, where an output is drawn from a set; None where supports are independent."""
+    def holders(self) -> tuple[int, int | Fraction] | None:
+        """How many values could be, and how many of them own an output that two share; None where sets are hashed."""
         return None
 
     @property

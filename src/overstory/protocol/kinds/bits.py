@@ -240,10 +240,6 @@ class BitMechanism(Mechanism):
     terms_place: ClassVar[str] = "privacy.payloads.bits:BitTerms"
 
     @property
-    def payload_bits(self) -> int:
-        return self.encoding.num_bits
-
-    @property
     def payload_limit(self) -> int:
         return 1 << self.encoding.num_bits
 
@@ -291,8 +287,7 @@ class BitMechanism(Mechanism):
     def encode(self, value: Any, cohort: int) -> int:
         return encode(self.encoding, value, cohort)
 
-    def held(self, value: Any, cohort: int) -> int:
-        return self.encode(value, cohort)
+    held = encode
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
         true, every = self.encode(value, report.cohort), self.payload_limit - 1

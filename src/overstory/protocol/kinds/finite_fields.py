@@ -95,6 +95,11 @@ class PowerField(Field):
         return self.powers[-self._logarithms[a] % (self.size - 1)]
 
 
+def digits_of(number: int, base: int, count: int) -> tuple[int, ...]:
+    """Return the last `count` digits of a number, the last one first."""
+    return tuple(number // base**place % base for place in range(count))
+
+
 def powers_of_x(polynomial: int, size: int, prime: int) -> tuple[int, ...]:
     """Return the `size - 1` powers of x modulo a polynomial, or nothing where x returns to 1 before, or never does."""
     powers: list[int] = []

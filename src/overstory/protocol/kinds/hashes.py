@@ -39,7 +39,7 @@ from overstory.protocol.kinds.base import (
     check_epsilon,
     check_symbol,
 )
-from overstory.protocol.kinds.finite_fields import Field, field_of, is_field_size
+from overstory.protocol.kinds.finite_fields import Field, digits_of, field_of, is_field_size
 from overstory.protocol.kinds.symbols import SymbolMechanism, build_once, build_twice, check_rounds
 from overstory.protocol.sampling import context
 
@@ -89,9 +89,8 @@ class LinearHash(SymbolEncoding):
 
     domain_size: int  # at most 2**64; a value has b = ceil(log2 domain_size) bits
     hash_bits: int  # m: there are 2**m symbols
-    server: ClassVar[str] = "analysis.kinds.symbols:LinearSupport"
 
-    linear: ClassVar[bool] = True
+    server: ClassVar[str] = "analysis.kinds.symbols:LinearSupport"
 
     def __post_init__(self) -> None:
         check_count("domain_size", self.domain_size, 2, 1 << 64)
@@ -173,22 +172,14 @@ class BalancedHash(SmallSet):
         return dimension_of(self.hash_range, self.num_seeds) or 0
 
     def vector(self, seed: int) -> tuple[int, ...]:
-        digits = []
-        for _ in range(self.dimension):
-            seed, digit = divmod(seed, self.hash_range)
-            digits.append(digit)
-        return tuple(digits)
+        return digits_of(seed, self.hash_range, self.dimension)
 
     def point(self, value: Any) -> tuple[int, ...]:
         """Return the point of a value: some digits, then a 1, then zeros; no two are multiples of each other."""
         rest, length, many = check_symbol(value, self.domain_size), 0, 1
         while rest >= many:
             rest, length, many = rest - many, length + 1, many * self.hash_range
-        digits = []
-        for _ in range(length):
-            rest, digit = divmod(rest, self.hash_range)
-            digits.append(digit)
-        return (*digits, 1, *(0,) * (self.dimension - 1 - length))
+        return (*digits_of(rest, self.hash_range, length), 1, *(0,) * (self.dimension - 1 - length))
 
     def symbol(self, value: Any, cohort: int) -> int:
         return self.field.inner(self.vector(cohort), self.point(value))

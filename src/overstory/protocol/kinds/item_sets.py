@@ -28,7 +28,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -51,7 +51,7 @@ from overstory.protocol.kinds.base import (
     check_symbol,
 )
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
-from overstory.protocol.kinds.calibration import Family, calibrated, optimized, symmetric
+from overstory.protocol.kinds.calibration import calibrated, optimized, symmetric
 from overstory.protocol.kinds.registry import mechanism
 from overstory.protocol.kinds.symbols import grr
 from overstory.protocol.sampling import Entropy, KeyedEntropy, check_secret, context, uniform_below
@@ -278,7 +278,6 @@ class ItemBitMechanism(BitMechanism):
 
 
 INNER: Final = ("grr", "oue", "olh")  # the oracles that padding and sampling may report an item by
-NOISES: Final[Mapping[str, Family]] = {"optimized": optimized, "symmetric": symmetric}
 
 
 def padding_and_sampling(
@@ -316,17 +315,12 @@ def _padded(parameters: dict[str, Any], size: int, length: int, epsilon: float, 
         wished *= 1 - 1e-12
 
 
-def item_bits(*, domain_size: int, most: int, epsilon: float, noise: str | None = None) -> ItemBitMechanism:
+def item_bits(*, domain_size: int, most: int, epsilon: float) -> ItemBitMechanism:
     """A bit for every item: unary encoding of a set, each bit at epsilon / `most`, with OUE's noise or SUE's."""
     parameters = dict(locals())
     check_epsilon("epsilon", epsilon)
     encoding = ItemBits(domain_size, most)
-    if noise is not None and noise not in NOISES:
-        raise ParameterError(f"noise = {noise!r}: choose one of {', '.join(NOISES)}")
-    channels = (
-        calibrated(NOISES[each], epsilon, tuple(encoding.differences))
-        for each in (NOISES if noise is None else (noise,))
-    )
+    channels = (calibrated(noise, epsilon, tuple(encoding.differences)) for noise in (optimized, symmetric))
     rounds = (Rounds(channel, BinaryChannel.identity()) for channel in channels)
     built = (ItemBitMechanism("item-bits", parameters, encoding, each) for each in rounds)
     return min(built, key=lambda mechanism: mechanism.rare_variance)

@@ -7,7 +7,6 @@ gave. A device and a collector load none.
 from __future__ import annotations
 
 import traceback
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,7 +16,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from overstory.protocol.channels import BinaryChannel, Rounds
 from overstory.protocol.errors import OverstoryError, ParameterError
-from overstory.protocol.kinds.base import MAX_COHORTS, Mechanism, Meeting, check_count, check_symbol
+from overstory.protocol.kinds.base import MAX_COHORTS, Mechanism, check_count, check_symbol
 from overstory.protocol.kinds.bits import BitMechanism, OneHot
 from overstory.protocol.kinds.registry import add_own
 from overstory.protocol.kinds.sets import SetMechanism, SetSystem
@@ -59,7 +58,7 @@ def oracle_kind(name: str) -> Callable[[Build], Build]:
         def make(**parameters: Any) -> Mechanism:
             try:
                 made = build(**parameters)
-                built = made.mechanism(name, parameters) if isinstance(made, _Own) else made
+                built = made.mechanism(name, parameters) if isinstance(made, OwnBits | OwnSets) else made
             except OverstoryError:
                 raise
             except Exception as error:
@@ -81,13 +80,9 @@ def oracle_kind(name: str) -> Callable[[Build], Build]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Own(ABC):
+class _Own:
     p_star: Probability | None = None
     q_star: Probability | None = None
-
-    @abstractmethod
-    def mechanism(self, name: str, parameters: Mapping[str, Any]) -> Mechanism:
-        """Return the device's half."""
 
 
 @dataclass(frozen=True)
@@ -232,12 +227,13 @@ class ListedSets(SetSystem):
         return self.outputs, len(self.owned[0]), (self.masks[0] & self.masks[1]).bit_count()
 
     @cached_property
-    def meeting(self) -> Meeting:
-        """Of the outputs that two values share, the mean number of values that own one."""
+    def holders(self) -> tuple[int, Fraction]:
+        """The mean number of values that own an output, over the outputs that two values share."""
         held = [sum(mask >> output & 1 for mask in self.masks) for output in range(self.outputs)]
         pairs = [owners * (owners - 1) for owners in held]
-        holders: Any = Fraction(sum(n * pair for n, pair in zip(held, pairs, strict=True)), max(sum(pairs), 1))
-        return Meeting(*self.sizes, self.domain_size, holders)
+        return self.domain_size, Fraction(
+            sum(n * pair for n, pair in zip(held, pairs, strict=True)), max(sum(pairs), 1)
+        )
 
     def inside(self, value: Any, entropy: Entropy) -> int:
         own: tuple[int, ...] = self.owned[value]

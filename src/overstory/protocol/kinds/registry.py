@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, TypeVar
@@ -83,20 +82,12 @@ Oracles that hash what they report take strings, too.
 """
 
 
-@dataclass(frozen=True)
-class Family:
-    """The mechanisms that take values of one kind."""
-
-    values: str  # what they take, in a word or two
-    builders: Builders[Kind]  # what a domain says of the parameters (`AnyDomain.completes`) is filled in
-
-
 def _taking(families: str) -> Builders[Any]:
     wanted = set(families.split())
     return Builders({name: place for name, taken, place in MECHANISMS if wanted & set(taken.split())})
 
 
-_VALUES: Final = {
+VALUES: Final[Mapping[str, str]] = {
     "symbols": "symbols",
     "strings": "strings",
     "ordered": "ordered symbols",
@@ -105,11 +96,12 @@ _VALUES: Final = {
     "numbers": "numbers",
     "sets": "sets of items",
 }
-FAMILIES: Final[Mapping[str, Family]] = {name: Family(values, _taking(name)) for name, values in _VALUES.items()}
-"""By the names that `AnyDomain.families` has."""
+"""What the mechanisms of a family take, in a word or two, by the names that `AnyDomain.families` has."""
+FAMILIES: Final[Mapping[str, Builders[Kind]]] = {name: _taking(name) for name in VALUES}
+"""The mechanisms of each; what a domain says of their parameters (`AnyDomain.completes`) is filled in."""
 REGISTRY: Final[Builders[Mechanism]] = _taking("symbols strings")
 """The frequency oracles."""
-BUILDERS: Final[Builders[Kind]] = _taking(" ".join(_VALUES))
+BUILDERS: Final[Builders[Kind]] = _taking(" ".join(VALUES))
 """Every mechanism that a metric can have."""
 
 
@@ -117,7 +109,7 @@ def add_own(name: str, build: Callable[..., Mechanism]) -> None:
     """Add an oracle of a user's own, in this process alone; a later one of its name replaces it."""
     if name in REGISTRY and name not in own_names():
         raise ParameterError(f"{name} is an oracle of the library: give yours another name")
-    for builders in (REGISTRY, BUILDERS, FAMILIES["symbols"].builders):
+    for builders in (REGISTRY, BUILDERS, FAMILIES["symbols"]):
         builders.places[name] = build
 
 
@@ -169,12 +161,12 @@ def any_mechanism(name: str, **parameters: Any) -> Kind:
 
 def values_of(name: str) -> str:
     """Return what a mechanism takes, in words."""
-    return " or ".join(family.values for family in FAMILIES.values() if name in family.builders)
+    return " or ".join(VALUES[family] for family, builders in FAMILIES.items() if name in builders)
 
 
 def names_for(families: Iterable[str]) -> list[str]:
     """Return the names of the mechanisms of some families, in order."""
-    return sorted({name for family in families for name in FAMILIES[family].builders})
+    return sorted({name for family in families for name in FAMILIES[family]})
 
 
 def of_domain(name: str, **given: Any) -> Any | None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from overstory.protocol.channels import ONE, set_epsilon
 from overstory.protocol.kinds.base import (
     MAX_SYMBOLS,
-    Meeting,
     OutputEncoding,
     Report,
     check_count,
@@ -25,7 +24,7 @@ from overstory.protocol.kinds.base import (
 )
 from overstory.protocol.kinds.bits import OneHot
 from overstory.protocol.kinds.calibration import least_noise
-from overstory.protocol.kinds.finite_fields import MAX_PRIME, Field, field_of, is_field_size
+from overstory.protocol.kinds.finite_fields import MAX_PRIME, Field, digits_of, field_of, is_field_size
 from overstory.protocol.kinds.symbols import OutputMechanism
 from overstory.protocol.sampling import Entropy, uniform_below
 
@@ -79,8 +78,8 @@ class Subsets(SetSystem):
         return math.comb(d, w), math.comb(d - 1, w - 1), math.comb(d - 2, w - 2) if w > 1 else 0
 
     @property
-    def meeting(self) -> Meeting:
-        return Meeting(*self.sizes, self.domain_size, self.subset_size)
+    def holders(self) -> tuple[int, int]:
+        return self.domain_size, self.subset_size
 
     def inside(self, value: Any, entropy: Entropy) -> int:
         symbol = self._symbol(value)
@@ -153,19 +152,15 @@ class Projective(SetSystem):
         return self._points(self.dimension), self._points(self.dimension - 1), self._points(self.dimension - 2)
 
     @property
-    def meeting(self) -> Meeting:
-        outputs, owned, shared = self.sizes
-        return Meeting(outputs, owned, shared, outputs, owned)
+    def holders(self) -> tuple[int, int]:
+        return self.sizes[:2]
 
     def coordinates(self, point: int) -> tuple[int, ...]:
         tail = 0
         while self._points(tail + 1) <= point:
             tail += 1
-        rest, digits = point - self._points(tail), []
-        for _ in range(tail):
-            rest, digit = divmod(rest, self.field_size)
-            digits.append(digit)
-        return (0,) * (self.dimension - 1 - tail) + (1,) + tuple(reversed(digits))
+        digits = digits_of(point - self._points(tail), self.field_size, tail)
+        return (0,) * (self.dimension - 1 - tail) + (1,) + digits[::-1]
 
     def number(self, vector: list[int]) -> int:
         first = next(i for i, coordinate in enumerate(vector) if coordinate)

@@ -127,7 +127,7 @@ class DividedMechanism(Split):
     def domain_size(self) -> int:
         return math.prod(self.sizes)
 
-    def cell(self, value: Any, place: int) -> int:
+    def project(self, value: Any, place: int) -> int:
         rest, symbols = check_symbol(value, self.domain_size), []
         for size in reversed(self.sizes):
             rest, symbol = divmod(rest, size)
@@ -137,8 +137,6 @@ class DividedMechanism(Split):
         for variable in self.tables[place]:
             cell = cell * self.sizes[variable] + symbols[variable]
         return cell
-
-    project = cell
 
     def canonical(self) -> dict[str, Any]:
         return {

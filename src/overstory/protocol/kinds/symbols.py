@@ -19,7 +19,6 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import (
     MAX_SYMBOLS,
     Mechanism,
-    Meeting,
     OutputEncoding,
     Report,
     SymbolEncoding,
@@ -52,8 +51,8 @@ class Direct(SymbolEncoding):
         return self.domain_size
 
     @property
-    def meeting(self) -> Meeting:
-        return Meeting(self.domain_size, 1, 0, self.domain_size, 1)
+    def holders(self) -> tuple[int, int]:
+        return self.domain_size, 1
 
     @property
     def collision(self) -> Fraction:
@@ -139,8 +138,7 @@ class SymbolMechanism(OutputMechanism):
     def encode(self, value: Any, cohort: int) -> int:
         return self.encoding.symbol(value, cohort)
 
-    def held(self, value: Any, cohort: int) -> int:
-        return self.encoding.symbol(value, cohort)
+    held = encode
 
     def chances(self, *, permanent: bool = False) -> tuple[Fraction, Fraction]:
         channel = self.rounds.permanent if permanent else self.channel

@@ -16,7 +16,7 @@ from overstory.protocol.domains import DOMAINS, domain_from
 from overstory.protocol.domains.domains import AnyDomain, Strings
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Kind
-from overstory.protocol.kinds.registry import BUILDERS, FAMILIES, any_mechanism, names_for, parameters_of, values_of
+from overstory.protocol.kinds.registry import BUILDERS, VALUES, any_mechanism, names_for, parameters_of, values_of
 from overstory.protocol.metrics.metric import Metric, OverCap, Publish, ReportTransport
 from overstory.protocol.metrics.period import Period
 from overstory.protocol.metrics.toml_fields import Fields, Row, row
@@ -197,14 +197,12 @@ def _completed(
     fields: Fields, name: str, oracle: str, domain: AnyDomain, given: Mapping[str, Any]
 ) -> dict[str, Any] | None:
     if oracle not in names_for(domain.families):
-        taken, values = values_of(oracle), FAMILIES[domain.families[0]].values
+        taken, values = values_of(oracle), VALUES[domain.families[0]]
         choices = ", ".join(names_for(domain.families))
         fields.fault("oracle", f"{oracle} takes {taken}, not {values}: choose one of {choices}")
         return None
     if domain.size is None and "domain_size" in given:
-        fields.fault(
-            "parameters.domain_size", f"{FAMILIES[domain.families[0]].values} have no domain size: leave it out"
-        )
+        fields.fault("parameters.domain_size", f"{VALUES[domain.families[0]]} have no domain size: leave it out")
         return None
     accepted, complete = parameters_of(BUILDERS[oracle]), dict(given)
     for key, value in domain.completes(name).items():

@@ -50,8 +50,7 @@ class MetricRegistry(Mapping[str, Metric]):
     # through which relay the reports of oblivious metrics go; None where there is none
     oblivious: ObliviousRoute | None = None
     panel: Panel | None = None  # the panel that the metrics share, unless they say otherwise; None where there is none
-    # who collects, and the colours of the pages for people; None where the file does not say
-    operator: Operator | None = None
+    operator: Operator | None = None  # who collects; None where the file does not say
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", MappingProxyType(dict(self.metrics)))
@@ -73,14 +72,9 @@ class MetricRegistry(Mapping[str, Metric]):
         """What a page for people is called."""
         return "What is collected here" if self.operator is None else f"What {self.operator.name} collects"
 
-    @property
-    def colors(self) -> tuple[str | None, str | None]:
-        """The colour of links on a page for people, by day and by night; None for the usual one."""
-        return (None, None) if self.operator is None else (self.operator.color, self.operator.color_dark)
-
     @cached_property
     def digest(self) -> bytes:
-        """The 16-byte digest of all that the file says; order, comments, spaces and colours do not matter."""
+        """The 16-byte digest of all that the file says; order, comments and spaces do not matter."""
         return digest(self.to_json())
 
     def to_json(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,10 +19,7 @@ if TYPE_CHECKING:
 
 Stretch = Literal["ever", "year"]
 
-OPERATOR: Final = 'a table such as {name = "Example Inc.", url = "https://example.org", color = "#0b5fa5"}'
-PAPER: Final = {"color": "#fefefe", "color_dark": "#141a16"}
-"""The background of the pages on which an operator's colours are read: by day, and by night."""
-LEAST_CONTRAST: Final = 4.5  # of text to its background: WCAG 2.2, success criterion 1.4.3
+OPERATOR: Final = 'a table such as {name = "Example Inc.", url = "https://example.org"}'
 BUDGET: Final = 'a table such as {epsilon = 4.0, per = "year"}'
 ROUTE: Final = 'a table such as {relay = "https://relay.example.org/", operator = "Example Relay Inc.", keys = "HEX"}'
 
@@ -46,50 +42,19 @@ class Operator:
 
     name: str
     url: str | None = None
-    color: str | None = None  # of links, by day: #rrggbb
-    color_dark: str | None = None  # by night
 
     @property
     def described(self) -> str:
         return self.name if self.url is None else f"{self.name} ({self.url})"
 
     def to_json(self) -> dict[str, str]:
-        """Return what is said of it: colours say nothing."""
         return {"name": self.name} | ({} if self.url is None else {"url": self.url})
-
-
-def _colour(table: Fields, key: str) -> str | None:
-    problem, is_colour = "{} is no colour: give one such as #0b5fa5", re.compile("#[0-9a-fA-F]{6}").fullmatch
-    colour, paper = table.taken(key, str, problem, lambda text: is_colour(text) is not None), PAPER[key]
-    if colour is not None and (has := contrast(colour, paper)) < LEAST_CONTRAST:
-        other = "darker" if key == "color" else "lighter"
-        table.fault(
-            key,
-            f"text of {colour} on the page's background {paper} has a contrast of {math.floor(100 * has) / 100:.2f}: "
-            f"give a {other} colour, of at least {LEAST_CONTRAST}",
-        )
-    return colour
 
 
 OPERATOR_ROWS: Final[Mapping[str, Row]] = {
     "name": row(Fields.text, "who collects, as people know them"),
     "url": row(Fields.link, "the operator's address", is_optional=True),
-    **dict.fromkeys(PAPER, _colour),
 }
-
-
-def contrast(first: str, second: str) -> float:
-    """Return the contrast ratio of two colours by WCAG 2.2: (L1 + 0.05) / (L2 + 0.05), the lighter one first.
-
-    >>> contrast("#000000", "#ffffff"), round(contrast("#767676", "#ffffff"), 2)
-    (21.0, 4.54)
-    """
-    luminances = []
-    for colour in (first, second):  # of each the relative luminance, of linear light
-        parts = [byte / 255 for byte in bytes.fromhex(colour[1:])]
-        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-        luminances.append(0.2126 * red + 0.7152 * green + 0.0722 * blue)
-    return (max(luminances) + 0.05) / (min(luminances) + 0.05)
 
 
 @dataclass(frozen=True)

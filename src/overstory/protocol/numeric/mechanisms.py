@@ -153,14 +153,9 @@ class NumericRandomizer(Kind):
         return {"epsilon": self.epsilon, **limits, "resolution": self.resolution}
 
     @property
-    def num_positions(self) -> int:
-        """How many positions there are."""
-        return self.channel.num_positions
-
-    @property
     def domain_size(self) -> int:
         """How many values there are: the positions."""
-        return self.num_positions
+        return self.channel.num_positions
 
     @property
     def payload_limit(self) -> int:
@@ -182,7 +177,7 @@ class NumericRandomizer(Kind):
             When it is no finite number, or is outside a domain that rejects such values.
         """
         step = self.domain.share(value) * self.resolution + Fraction(1, 2) - self.middle
-        return min(math.floor(step), self.num_positions - 1)
+        return min(math.floor(step), self.domain_size - 1)
 
     def value_at(self, position: int) -> Fraction:
         """Return a value that has the position: the middle of those that do."""
@@ -193,11 +188,11 @@ class NumericRandomizer(Kind):
         return self.position(value)
 
     def draw(self, held: int, cohort: int, entropy: Entropy) -> int:  # noqa: ARG002 - one cohort
-        return self.channel.draw(check_symbol(held, self.num_positions), entropy)
+        return self.channel.draw(check_symbol(held, self.domain_size), entropy)
 
     def draw_nothing(self, cohort: int, entropy: Entropy) -> int:
         """Return the response to a uniform position: the mixture of all responses."""
-        return self.draw(uniform_below(self.num_positions, entropy), cohort, entropy)
+        return self.draw(uniform_below(self.domain_size, entropy), cohort, entropy)
 
     def likelihood(self, report: Report, value: Any) -> Fraction:
         return self.channel.probability(report.bits, self.position(value))
@@ -219,7 +214,7 @@ class NumericRandomizer(Kind):
         return f"output {payload}, which counts as {float(self.debias(payload)):.4g}"
 
     def neighbours(self, value: Any, steps: int) -> Iterator[Fraction]:
-        yield from map(self.value_at, outward(self.position(value), self.num_positions, steps))
+        yield from map(self.value_at, outward(self.position(value), self.domain_size, steps))
 
     def canonical(self) -> dict[str, Any]:
         return {
@@ -315,35 +310,24 @@ class WindowChannel(NumberChannel):
             return position + uniform_below(self.window, entropy)
         return uniform_below(self.num_cells, entropy)
 
-    def mean(self, position: Fraction) -> Fraction:
-        """Return the mean cell, which rises by alpha a position."""
-        return self.alpha * (position + Fraction(self.window - 1, 2)) + (1 - self.alpha) * Fraction(
-            self.num_cells - 1, 2
-        )
-
     def debias(self, cell: Fraction) -> Fraction:
+        """Return the position whose mean cell this is: the mean rises by alpha a position."""
         if not self.alpha:
             raise ParameterError("alpha = 0: the report does not depend on the value, and nothing can be learned")
-        return (cell - self.mean(Fraction(0))) / self.alpha
+        of_the_first = (self.alpha * (self.window - 1) + (1 - self.alpha) * (self.num_cells - 1)) / 2
+        return (cell - of_the_first) / self.alpha
 
     def spread(self, position: Fraction) -> Fraction:
-        return self.variance(position) / self.alpha**2
+        """Return a mixture's variance, from the two uniform laws' means and variances, over alpha squared."""
+        apart = position + Fraction(self.window - self.num_cells, 2)
+        within = (self.alpha * (self.window**2 - 1) + (1 - self.alpha) * (self.num_cells**2 - 1)) / 12
+        return (within + self.alpha * (1 - self.alpha) * apart**2) / self.alpha**2
 
     def likely_cells(self) -> tuple[int, int]:
         return self.window, max(0, self.window - (self.num_positions - 1))
 
     def thresholds(self) -> dict[str, Any]:
         return {"window": self.window, "threshold": self.threshold}
-
-    def variance(self, position: Fraction) -> Fraction:
-        """Return the variance of the cell: a mixture's, from the two uniform laws' means and variances."""
-        centre, middle = position + Fraction(self.window - 1, 2), Fraction(self.num_cells - 1, 2)
-        within = self.alpha * _spread(self.window) + (1 - self.alpha) * _spread(self.num_cells)
-        return within + self.alpha * (1 - self.alpha) * (centre - middle) ** 2
-
-
-def _spread(size: int) -> Fraction:
-    return Fraction(size * size - 1, 12)
 
 
 def half_width(epsilon: float) -> float:

@@ -19,47 +19,12 @@ MAX_DOMAIN = 1 << 20
 
 
 @dataclass(frozen=True)
-class LevelTree:
-    """A tree in which every node has up to `branching` children and the leaves are the domain's symbols.
-
-    Level 1 lies under the root, the leaves are level `num_levels`. A level that its domain does not fill is shorter:
-    no node is empty. The root is everybody, which needs no report.
-    """
-
-    domain_size: int  # the number of symbols: the leaves of the tree
-    branching: int = 4  # the most children of a node; at least 2
-
-    def __post_init__(self) -> None:
-        check_count("domain_size", self.domain_size, 2, MAX_DOMAIN)
-        check_count("branching", self.branching, 2, MAX_DOMAIN)
-
-    @cached_property
-    def num_levels(self) -> int:
-        levels, width = 1, self.branching
-        while width < self.domain_size:
-            levels, width = levels + 1, width * self.branching
-        return levels
-
-    @cached_property
-    def level_sizes(self) -> tuple[int, ...]:
-        """Nodes of levels 1 .. num_levels."""
-        return tuple(-(-self.domain_size // self.leaves_under(level)) for level in range(1, self.num_levels + 1))
-
-    def leaves_under(self, level: int) -> int:
-        """Return how many symbols a full node of that level stands for."""
-        check_count("level", level, 1, self.num_levels)
-        return int(self.branching ** (self.num_levels - level))
-
-    def node(self, symbol: int, level: int) -> int:
-        """Return the node of that level that the symbol lies under."""
-        return check_symbol(symbol, self.domain_size) // self.leaves_under(level)
-
-
-@dataclass(frozen=True)
 class RangeRandomizer(Split):
     """The device's half of a collection that answers range queries.
 
-    The public part of a report, its cohort, is its level: from 0 for level 1, below the root.
+    The leaves of the tree are the domain's symbols, every other node has up to `branching` children. Level 1 lies under
+    the root, the leaves are level `num_levels`. A level that its domain does not fill is shorter: no node is empty. The
+    root is everybody, which needs no report. The public part of a report, its cohort, is its level: 0 for level 1.
 
     Raises
     ------
@@ -76,7 +41,7 @@ class RangeRandomizer(Split):
 
     domain_size: int  # how many symbols there are: the leaves of the tree
     epsilon: float  # of one report, whichever its level
-    # B. Four is near the best for consistent estimates (Cormode et al., section 4.4), as the bench shows
+    # B, the most children of a node. Four is near the best for consistent estimates (section 4.4), as the bench shows
     branching: int = 4
 
     name = "ranges"
@@ -85,7 +50,9 @@ class RangeRandomizer(Split):
     server: ClassVar[str] = "analysis.kinds.split:LevelSupport"
 
     def __post_init__(self) -> None:
-        _ = self.parts  # says so when a parameter is none
+        check_count("domain_size", self.domain_size, 2, MAX_DOMAIN)
+        check_count("branching", self.branching, 2, MAX_DOMAIN)
+        _ = self.parts  # says so when epsilon is none
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -93,17 +60,28 @@ class RangeRandomizer(Split):
         return {"domain_size": self.domain_size, "epsilon": self.epsilon, "branching": self.branching}
 
     @cached_property
-    def tree(self) -> LevelTree:
-        """The tree."""
-        return LevelTree(self.domain_size, self.branching)
+    def num_levels(self) -> int:
+        levels, width = 1, self.branching
+        while width < self.domain_size:
+            levels, width = levels + 1, width * self.branching
+        return levels
+
+    @cached_property
+    def level_sizes(self) -> tuple[int, ...]:
+        """Nodes of levels 1 .. num_levels."""
+        return tuple(-(-self.domain_size // self.leaves_under(level)) for level in range(1, self.num_levels + 1))
+
+    def leaves_under(self, level: int) -> int:
+        """Return how many symbols a full node of that level stands for."""
+        return int(self.branching ** (self.num_levels - level))
 
     @cached_property
     def parts(self) -> tuple[Mechanism, ...]:
         """OUE of each level's nodes, level 1 first."""
-        return tuple(oue(domain_size=size, epsilon=self.epsilon) for size in self.tree.level_sizes)
+        return tuple(oue(domain_size=size, epsilon=self.epsilon) for size in self.level_sizes)
 
     def project(self, value: Any, place: int) -> int:
-        return self.tree.node(value, place + 1)
+        return check_symbol(value, self.domain_size) // self.leaves_under(place + 1)
 
     def canonical(self) -> dict[str, Any]:
         levels = [mechanism.canonical() for mechanism in self.parts]
