@@ -42,7 +42,7 @@ GOALS: Final = {
     "POST to answer": 10,
     "POST, writer thread": 4,
     "counts to estimate": 12,
-    "`decode` of files": 22,
+    "`decode` of files": 20,
 }
 """Files at most, where there is a goal."""
 

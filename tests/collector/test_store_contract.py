@@ -84,7 +84,7 @@ def test_a_report_that_cannot_be_counted_holds_up_nothing_else(store, metrics):
     store.add([impossible, some(metrics["bloom"], PERIOD, 4, 2)])
     done = store.compact(NOW)
     assert done.reports == 4
-    assert done.waiting == ("colour, 2024-10-04: a report of grr is a number below 3, not 3",)
+    assert done.waiting == ["colour, 2024-10-04: a report of grr is a number below 3, not 3"]
 
 
 def test_chunks_are_merged_until_they_are_full(store, metrics, monkeypatch):

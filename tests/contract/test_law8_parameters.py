@@ -92,7 +92,7 @@ OTHERS = {
 """Of the kinds that are no oracles, a mechanism each; below, other values of its parameters."""
 OTHER_CHANGES = {
     "padding-and-sampling": {"domain_size": 11, "most": 4, "epsilon": 1.25, "length": 1, "inner": "olh"},
-    "item-bits": {"domain_size": 11, "most": 4, "epsilon": 1.25, "noise": "symmetric"},
+    "item-bits": {"domain_size": 11, "most": 4, "epsilon": 1.25},
     "divided": {"oracle": "oue", "epsilon": 1.25, "sizes": "3 3", "tables": "0 1"},
     "prefix-search": {
         "values": {"domain": "integers", "bits": 6}, "epsilon": 1.25, "known": ["1"], "known_share": 0.4, "step": 3,
@@ -224,7 +224,6 @@ OF_OTHER_KINDS = [
     ("padding-and-sampling", {"length": 4}, "length = 4: give a whole number from 1 to most = 3"),
     ("padding-and-sampling", {"inner": "sue"}, "inner = 'sue': choose one of grr, oue, olh"),
     ("padding-and-sampling", {"most": 11}, "most = 11: give a whole number from 1 to 10"),
-    ("item-bits", {"noise": "some"}, "noise = 'some': choose one of optimized, symmetric"),
     ("item-bits", {"epsilon": 0}, "epsilon = 0: give a number above 0"),
     ("item-bits", {"domain_size": 1}, "domain_size = 1: give a whole number from 2"),
     ("divided", {"oracle": "olh"}, "cannot divide devices with olh"),

@@ -50,7 +50,12 @@ def traces(values):
 
 
 def leaks(folder, values):
-    public = {"version": 1, "name": "t", "registry": folder.with_name("metrics.toml").read_text("utf-8")}
+    public = {
+        "version": 1,
+        "name": "t",
+        "server": None,
+        "registry": folder.with_name("metrics.toml").read_text("utf-8"),
+    }
     assert json.loads((folder / "application.json").read_text("utf-8")) == public
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "application.json"]
     return [path.name for path in files for trace in traces(values) if trace in path.read_bytes()]

@@ -187,7 +187,11 @@ class Rounds:
 
     def epsilon_permanent(self, differences: Differences) -> float:
         """Epsilon of any number of reports of one memoized value: of seeing the permanent response itself."""
-        return worst(tuple(differences), *Rounds(self.permanent, BinaryChannel.identity()).losses())
+        return worst(tuple(differences), *self._permanent_losses)
+
+    @cached_property
+    def _permanent_losses(self) -> tuple[Decimal, Decimal]:
+        return Rounds(self.permanent, BinaryChannel.identity()).losses()
 
 
 # How far two encodings can be apart: pairs (ones lowered, zeros raised).

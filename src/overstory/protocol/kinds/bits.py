@@ -4,9 +4,10 @@ Unary encodings: Wang et al. (USENIX Security 2017): SUE, OUE. Arcolezi et al. (
 thesis (ProTECting): WB, OPT-WB, OPT-DR. d-bit flipping, whose reports stay a few bits long: Ding, Kulkarni, Yekhanin,
 "Collecting telemetry data privately" (NeurIPS 2017).
 
-RAPPOR in its four modes, of Bloom filters or of one bit per symbol: Erlingsson, Pihur, Korolova, "RAPPOR: randomized
-aggregatable privacy-preserving ordinal response" (CCS 2014), section 2. Its letters: f is the share of permanent bits
-that are noise; q and p are P(1|1) and P(1|0) of the instantaneous round.
+RAPPOR in its four modes (section 2), of Bloom filters or of one bit per symbol. Its letters: f is the share of
+permanent bits that are noise; q and p are P(1|1) and P(1|0) of the instantaneous round.
+
+Erlingsson, Pihur, Korolova, "RAPPOR: randomized aggregatable privacy-preserving ordinal response", CCS 2014.
 """
 
 from __future__ import annotations

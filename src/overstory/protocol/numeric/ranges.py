@@ -61,6 +61,7 @@ class RangeRandomizer(Split):
 
     @cached_property
     def num_levels(self) -> int:
+        """Levels below the root; the last one has a node for each symbol."""
         levels, width = 1, self.branching
         while width < self.domain_size:
             levels, width = levels + 1, width * self.branching
