@@ -188,7 +188,7 @@ def builder(kind: type[NumericRandomizer]) -> Callable[..., NumericRandomizer]:
 
 @dataclass(frozen=True)
 class WindowChannel:
-    """The channel above; of a mean's channels all answer what is public here."""
+    """The channel above; those of means answer the same questions of positions and payloads."""
 
     num_positions: int  # R, at least 2
     window: int  # W, at least 1
