@@ -128,7 +128,7 @@ def test_text_is_parsed_and_shown():
 def test_digests_tell_the_codes_apart():
     strings = CodedStrings(8), CodedStrings(9), AlphabetStrings(8, "ab"), AlphabetStrings(8, "ba")
     assert len({discover(epsilon=1.0, domain=domain).digest for domain in strings}) == len(strings)
-    assert CodedStrings(8).canonical() == {"domain": "strings", "max_bytes": 8}
+    assert CodedStrings(8).canonical() == {"domain": "strings", "max_bytes": 8, "text": True}
 
 
 @pytest.mark.parametrize("vector", VECTORS["vectors"], ids=[vector["name"] for vector in VECTORS["vectors"]])

@@ -166,7 +166,7 @@ class CodedStrings(CodedDomain):
         return raw[:-1] if raw and raw[-1] == END and text_of(raw[:-1]) is not None else None
 
     def canonical(self) -> dict[str, Any]:
-        return {"domain": "strings", "max_bytes": self.max_bytes}
+        return {"domain": "strings", "max_bytes": self.max_bytes, "text": True}
 
     def holds(self, bits: int, num_bits: int) -> bool:
         return self.value(bits) is not None if num_bits == self.width else self._end(bits, num_bits) is not False
@@ -389,6 +389,8 @@ def coded_from(canonical: Any) -> CodedDomain:
     """Return the codes of their `CodedDomain.canonical`."""
     given: dict[str, Any] = dict(canonical)
     kind = given.pop("domain", None)
+    if kind == "strings" and given.get("text") is True:
+        del given["text"]
     if kind not in CODED:
         raise ParameterError(f"there are no codes {kind!r}: choose one of {', '.join(CODED)}")
     try:
@@ -461,7 +463,7 @@ class UnknownValues(AnyDomain):
         return [self.encode(self.read(label)) for label in labels]
 
     def canonical(self) -> dict[str, Any]:
-        codes = {key: value for key, value in self.coded.canonical().items() if key != "domain"}
+        codes = {key: value for key, value in self.coded.canonical().items() if key not in {"domain", "text"}}
         return {"domain": self.kind, **codes} | ({"known": list(self.known)} if self.known else {})
 
     def describe(self, num_candidates: int | None = None) -> str:  # noqa: ARG002 - there are none
