@@ -219,7 +219,7 @@ def test_the_store_counts_the_answers_to_each_question_and_keeps_them_until_rete
         assert store.compact(NOW).reports == 300
         store.add(decide(sound_reports(50)).received)
         counts = store.counts(WORD, TODAY, TODAY)[TODAY]
-        expected = [0] * len(SEARCH.questions)
+        expected = [0] * len(SEARCH.parts)
         for report in (*sound_reports(100) * 3, *sound_reports(50)):
             expected[SEARCH.place_of(report.cohort)[0]] += 1
         assert counts.totals.tolist() == expected

@@ -137,7 +137,7 @@ def test_a_devices_question_follows_from_its_secret_and_from_no_value(search):
         assert all(
             0 <= report.bits < search.parts[search.place_of(device.cohort)[0]].payload_limit for report in reports
         )
-    ends = [0, *(question.threshold for question in search.questions)]
+    ends = [0, *(question.threshold for question in search.plan.questions)]
     for group, size in enumerate(np.bincount([search.place_of(device.cohort)[0] for device in devices])):
         share = (ends[group + 1] - ends[group]) / 2**32
         assert abs(size - len(devices) * share) <= SPREADS * math.sqrt(len(devices) * share * (1 - share))
@@ -156,9 +156,9 @@ def test_counts_are_the_answers_to_each_question_and_add_up_in_any_order(search)
     counts = count_reports(search, reports)
     assert (
         counts.totals.tolist()
-        == np.bincount([search.place_of(int(n))[0] for n in reports.cohorts], minlength=len(search.questions)).tolist()
+        == np.bincount([search.place_of(int(n))[0] for n in reports.cohorts], minlength=len(search.parts)).tolist()
     )
-    answered = [SearchSupport(search).reports_of(reports, group) for group in range(len(search.questions))]
+    answered = [SearchSupport(search).reports_of(reports, group) for group in range(len(search.parts))]
     assert [len(batch) for batch in answered] == counts.totals.tolist()
     with pytest.raises(ParameterError, match="bits and"):
         count_reports(search, ReportBatch(reports.cohorts, reports.bits, search.payload_bits + 1, search.num_cohorts))

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, binomtest, chi2
 
 from overstory.analysis.selection import adjusted_p_values
-from overstory.discovery import AlphabetStrings, CodedIntegers, CodedStrings, discover, find, simulate
+from overstory.discovery import AlphabetStrings, CodedDomain, CodedIntegers, CodedStrings, discover, find, simulate
 from overstory.discovery.heavy_hitters import (
     counted_from,
     counts_of,
@@ -165,16 +165,22 @@ def test_counts_of_short_and_long_strings_are_unbiased_and_their_errors_right():
     assert is_calibrated_z(np.array(z).ravel())
 
 
+class LateStrings(CodedStrings):
+    """Texts whose ends only complete codes show."""
+
+    only = CodedDomain.only
+
+
 def test_ending_early_is_worth_users():
     """The same strings, once with and once without ends that show: the standard error of a short one falls."""
     values = ["oak"] * 6000 + ["maple-syrup"] * 6000 + [f"rare{i}" for i in range(8000)]
     errors = []
-    for is_text in (True, False):
-        plan = discover(epsilon=4.0, domain=CodedStrings(14, is_text=is_text), step=11, beam=24)
+    for strings in (CodedStrings, LateStrings):
+        plan = discover(epsilon=4.0, domain=strings(14), step=11, beam=24)
         found = find(plan, simulate(plan, values, np.random.default_rng(3)), correction="bonferroni")
         assert {b"oak", b"maple-syrup"} <= set(found.found())
         errors.append(found.standard_errors[found.raw_values.index(b"oak")])
-        assert (sum(level.ended for level in found.levels) > 0) == is_text
+        assert (sum(level.ended for level in found.levels) > 0) == (strings is CodedStrings)
     assert errors[0] < 0.6 * errors[1]
 
 

@@ -1,7 +1,6 @@
 """Tables: several variables in one value, each cell a symbol."""
 
 import json
-from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +39,6 @@ def test_each_cell_has_one_symbol_and_one_label(parts):
     table = Table(tuple(parts), tuple("xyz"[: len(parts)]))
     values = table.examples()
     assert [table.symbol(value) for value in values] == list(range(table.size))
-    assert [table.split(symbol) for symbol in range(table.size)] == list(product(*(range(d.size) for d in parts)))
     assert [table.symbol(dict(zip(table.names, value, strict=True))) for value in values] == list(range(table.size))
     assert len(set(table.labels)) == table.size == len(table.labels)
     assert domain_from(json.loads(json.dumps(table.canonical()))) == table

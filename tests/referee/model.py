@@ -94,14 +94,13 @@ class Piece:
 def pieces(mechanism, cohort: int) -> list[Piece]:
     if isinstance(mechanism, SearchMechanism):
         place, seed = mechanism.place_of(cohort)
-        question = mechanism.questions[place]
 
         def asked(value):
-            return value if value == NOTHING else mechanism.given(question, value)
+            return value if value == NOTHING else mechanism.project(value, place)
 
         return [
             Piece(piece.first, piece.second, lambda value, reads=piece.reads: reads(asked(value)))
-            for piece in pieces(question.mechanism, seed)
+            for piece in pieces(mechanism.parts[place], seed)
         ]
     if isinstance(mechanism, SymbolMechanism):
         return [symbol_piece(mechanism, cohort)]

@@ -48,7 +48,7 @@ def law_of_number(randomizer, position: int) -> dict[int, Fraction]:
     """P(payload | position) by the channel's formulas; `test_numeric_privacy` enumerates that draws follow them."""
     channel = randomizer.channel
     law = {payload: channel.probability(payload, position) for payload in range(channel.num_cells)}
-    return {payload: chance for payload, chance in law.items() if channel.valid(payload) and chance}
+    return {payload: chance for payload, chance in law.items() if randomizer.valid(payload) and chance}
 
 
 def law_of_no_number(randomizer) -> dict[int, Fraction]:

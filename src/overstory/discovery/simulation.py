@@ -92,7 +92,7 @@ def number_of(raw: bytes, num_bits: int) -> int:
 def may_go_on(domain: CodedDomain, parents: Rows, num_bits: int, step: int) -> NDArray[np.bool_]:
     """Return which `step`-bit extensions of each row may begin a value's code; `CodedDomain.holds` knows more."""
     if not domain.block_bits:
-        if num_bits + step < domain.width or not domain.has_end_marker:
+        if num_bits + step < domain.width or domain.is_numeric:
             return np.ones(len(parents) << step, np.bool_)
         backwards = extensions(parents, num_bits, step)[:, ::-1]
         return np.asarray(backwards[np.arange(len(backwards)), (backwards != 0).argmax(axis=1)] == END)

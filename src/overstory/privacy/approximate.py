@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from operator import mul
@@ -132,18 +133,15 @@ def _while_above(following: Callable[[int, float], float], steps: range) -> list
     return chances
 
 
+@dataclass(frozen=True, eq=False)
 class _Losses:
     """The loss of a pair of histories: `unit` times (step i - j, less the middle), i and j being binomial."""
 
-    def __init__(
-        self,
-        unit: float,
-        most: int,
-        first: tuple[_Binomial, _Binomial],  # (i, j) under the first history
-        second: tuple[_Binomial, _Binomial],
-        step: int = 1,
-    ) -> None:
-        self.unit, self.most, self.first, self.second, self.step = unit, most, first, second, step
+    unit: float
+    most: int
+    first: tuple[_Binomial, _Binomial]  # (i, j) under the first history
+    second: tuple[_Binomial, _Binomial]
+    step: int = 1
 
     @cached_property
     def rounding(self) -> float:

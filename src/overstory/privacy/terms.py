@@ -142,7 +142,8 @@ class AfreshTerms(Terms):
     most_values: int | None
 
     def __post_init__(self) -> None:
-        check_positive(self.epsilon)
+        if not self.epsilon > 0:
+            raise ParameterError(f"epsilon = {self.epsilon!r}: give a number above 0")
 
     @property
     def fresh(self) -> bool:
@@ -154,12 +155,6 @@ class AfreshTerms(Terms):
 
     def _few(self, reports: int) -> float:
         return add_up([(reports, self.epsilon)])
-
-
-def check_positive(epsilon: float) -> None:
-    """Raise ParameterError unless an epsilon is above 0."""
-    if not epsilon > 0:
-        raise ParameterError(f"epsilon = {epsilon!r}: give a number above 0")
 
 
 def add_up(epsilons: Iterable[tuple[int, float]]) -> float:

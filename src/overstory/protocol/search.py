@@ -298,20 +298,17 @@ class SearchMechanism(Split):
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
 
-    @property
-    def questions(self) -> tuple[Question, ...]:
-        return self.plan.questions
-
     @cached_property
     def bounds(self) -> tuple[int, ...]:
-        return (0, *(-(-question.threshold * SEEDS // ONE) for question in self.questions))
+        return (0, *(-(-question.threshold * SEEDS // ONE) for question in self.plan.questions))
 
     @property
     def counted_by_value(self) -> bool:
         """Never: reports are kept, and a search reads them; what is counted is how many answer each question."""
         return False
 
-    def given(self, question: Question, value: Any) -> int:
+    def project(self, value: Any, place: int) -> int:
+        question = self.plan.questions[place]
         if value == ELSEWHERE:
             return question.value(None)
         code = whole_number(value)
@@ -321,18 +318,15 @@ class SearchMechanism(Split):
 
     @cached_property
     def parts(self) -> tuple[Mechanism, ...]:
-        return tuple(question.mechanism for question in self.questions)
+        return tuple(question.mechanism for question in self.plan.questions)
 
     def place_of(self, cohort: int) -> tuple[int, int]:
         check_cohort(cohort, self.num_cohorts)
         place = bisect_right(self.bounds, cohort) - 1
         return place, cohort % self.parts[place].num_cohorts
 
-    def project(self, value: Any, place: int) -> int:
-        return self.given(self.questions[place], value)
-
     def noise_name(self, metric: str, place: int) -> str:
-        return f"{metric}/{self.digest.hex()}/{self.questions[place].name}"
+        return f"{metric}/{self.digest.hex()}/{self.plan.questions[place].name}"
 
     def payload_words(self, payload: int, labels: Sequence[str] = ()) -> str:  # noqa: ARG002 - it names no value
         return f"answer {payload} to this device's one question"

@@ -129,7 +129,7 @@ class SearchSupport(SplitSupport):
     def part_of(self, cohorts: Cohorts) -> NDArray[np.int64]:
         mechanism = self.mechanism
         groups: NDArray[np.int64] = np.searchsorted(mechanism.bounds, cohorts.astype(np.int64), side="right") - 1
-        if groups.size and int(groups.max()) >= len(mechanism.questions):
+        if groups.size and int(groups.max()) >= len(mechanism.parts):
             raise ParameterError(f"a report's number is not below {mechanism.num_cohorts}")
         return groups
 
@@ -137,8 +137,7 @@ class SearchSupport(SplitSupport):
         return key
 
     def project(self, table: NDArray[Any], symbols: NDArray[Any], place: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        question = self.mechanism.questions[place]
-        return self.halves[place].table([self.mechanism.given(question, code) for code in table]), symbols
+        return self.halves[place].table([self.mechanism.project(code, place) for code in table]), symbols
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002
         """Return the number of answers to each question: a row for each, with one count."""
@@ -167,7 +166,7 @@ def sorted_answers(
 ) -> Iterator[Sequence[ReportBatch]]:
     """Yield the answers to each question, in the order of the questions; in temporary files where they are many."""
     with ExitStack() as stack:
-        groups, half = range(len(search.questions)), SearchSupport(search)
+        groups, half = range(len(search.parts)), SearchSupport(search)
         kept: list[list[ReportBatch]] = [[] for _ in groups]
         spill = (
             _Spill(Path(stack.enter_context(tempfile.TemporaryDirectory())), search) if expected > IN_MEMORY else None
@@ -187,7 +186,7 @@ def sorted_answers(
 
 
 def _joined(search: SearchMechanism, group: int, parts: Sequence[ReportBatch]) -> ReportBatch:
-    asked = search.questions[group].mechanism
+    asked = search.parts[group]
     cohorts = np.concatenate([part.cohorts for part in parts] or [np.zeros(0, np.uint32)])
     bits = np.concatenate([part.bits for part in parts] or [np.zeros((0, -(-asked.payload_bits // 64)), np.uint64)])
     return ReportBatch(cohorts, bits, asked.payload_bits, asked.num_cohorts)
@@ -208,7 +207,7 @@ class _Spill:
 
     def read(self, group: int) -> ReportBatch:
         """Return a group's answers, in memory only as far as they are touched."""
-        asked = self._search.questions[group].mechanism
+        asked = self._search.parts[group]
         paths = [self._folder / f"{group}.{name}" for name in ("seeds", "bits")]
         if not all(path.exists() and path.stat().st_size for path in paths):
             return _joined(self._search, group, ())

@@ -37,7 +37,7 @@ def domain_of(bits: int | None, size: int | None, alphabet: str | None) -> Coded
             raise ParameterError("--alphabet is empty: give the characters that values are made of")
         return AlphabetStrings(MAX_BYTES if size is None else size, alphabet)
     if size is not None:
-        return CodedStrings(size, is_text=True)
+        return CodedStrings(size)
     return CodedIntegers(64 if bits is None else bits)
 
 

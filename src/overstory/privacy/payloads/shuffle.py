@@ -229,12 +229,13 @@ def of_outputs(mechanism: OutputMechanism, *, in_cohort: bool) -> list[Blanket]:
 
 def of_windows(mechanism: NumericRandomizer, *, in_cohort: bool) -> list[Blanket]:  # noqa: ARG001 - it has one
     """Return the blanket of a cell of one of two windows that share the fewest cells: those of both ends."""
+    from overstory.protocol.numeric.mechanisms import WindowChannel
+
     channel = mechanism.channel
-    likely = channel.likely_cells()
-    if likely is None:
+    if not isinstance(channel, WindowChannel):
         return []
-    (window, both), cells = likely, channel.num_cells
-    alone = Fraction(window - both, cells)
+    cells, both = channel.num_cells, max(0, channel.window - (channel.num_positions - 1))
+    alone = Fraction(channel.window - both, cells)
     gamma = channel.probability(cells - 1, 0) * cells
     return [two_levels(float(gamma), odds=float(channel.odds), alone=float(alone), both=both / cells)]
 

@@ -29,7 +29,6 @@ class CodedDomain(ABC):
     """An injective map from values to integers below ``2**width``: codes."""
 
     is_numeric: ClassVar[bool] = False  # whether values are integers; else they are strings
-    has_end_marker: ClassVar[bool] = False  # whether the last byte of a code that is not zero is `END`
     block_bits: int = 0  # of a code in blocks of symbols, see `AlphabetStrings`; 0: there are none
 
     @property
@@ -46,8 +45,8 @@ class CodedDomain(ABC):
         """Return the value whose code this is; None when it is nobody's."""
 
     def text(self, value: Any) -> str:
-        """Return the value as it is shown: of a string, bytes that are no UTF-8 as escapes."""
-        return str(value.decode("utf-8", "backslashreplace"))
+        """Return the value as it is shown."""
+        return str(value.decode())
 
     def parse(self, text: str) -> Any:
         """Return the value that a text file means by `text`; `NoCodeError` when it has no code."""
@@ -128,11 +127,10 @@ class CodedIntegers(CodedDomain):
 
 @dataclass(frozen=True)
 class CodedStrings(CodedDomain):
-    r"""Strings of up to `max_bytes` bytes: the string, the end marker 0x80, zeros (ISO/IEC 7816-4).
+    """Texts of up to `max_bytes` bytes of UTF-8: the bytes, the end marker 0x80, zeros (ISO/IEC 7816-4).
 
-    Whatever the string ends in, what follows its last marker is zeros, so no two strings share a code. Where all
-    strings are UTF-8 text, 0x80 after a character can only be the marker, so a prefix that has it belongs to one
-    string. Among arbitrary bytes it may be part of a longer string: only a complete code shows it.
+    0x80 after a whole character is no UTF-8, so it can only be the marker: no two texts share a code, and a prefix that
+    has it belongs to one text.
 
     Every bit of width costs a search a part of its users: choose `max_bytes` no larger than needed, and declare the
     alphabet where there is one (`AlphabetStrings`).
@@ -142,14 +140,11 @@ class CodedStrings(CodedDomain):
     >>> words = CodedStrings(4)
     >>> hex(words.code("oak"))
     '0x6f616b8000'
-    >>> words.value(words.code(b"a\x80")), words.value(0x6F616B0000)
-    (b'a\x80', None)
+    >>> words.value(words.code("oak")), words.value(0x6F616B0000)
+    (b'oak', None)
     """
 
     max_bytes: int = MAX_BYTES  # the length of the longest string
-    is_text: bool = False  # whether all strings are UTF-8; then a search can tell early that a string has ended
-
-    has_end_marker = True
 
     def __post_init__(self) -> None:
         check_count("max_bytes", self.max_bytes, 1, MAX_BYTES)
@@ -162,28 +157,24 @@ class CodedStrings(CodedDomain):
         raw = string_bytes(value)
         if len(raw) > self.max_bytes:
             raise NoCodeError(f"{raw[:40]!r} has {len(raw)} bytes: this domain holds strings of up to {self.max_bytes}")
-        if self.is_text and text_of(raw) is None:
+        if text_of(raw) is None:
             raise NoCodeError(f"{raw[:40]!r} is no UTF-8: this domain holds text")
         return int.from_bytes((raw + bytes([END])).ljust(self.max_bytes + 1, b"\0"), "big")
 
     def value(self, code: int) -> bytes | None:
         raw = code.to_bytes(self.max_bytes + 1, "big").rstrip(b"\0")
-        if not raw or raw[-1] != END or (self.is_text and text_of(raw[:-1]) is None):
-            return None
-        return raw[:-1]
+        return raw[:-1] if raw and raw[-1] == END and text_of(raw[:-1]) is not None else None
 
     def canonical(self) -> dict[str, Any]:
-        return {"domain": "strings", "max_bytes": self.max_bytes} | ({"text": True} if self.is_text else {})
+        return {"domain": "strings", "max_bytes": self.max_bytes, "text": True}
 
     def holds(self, bits: int, num_bits: int) -> bool:
-        if num_bits == self.width:
-            return self.value(bits) is not None
-        return not self.is_text or self._end(bits, num_bits) is not False
+        return self.value(bits) is not None if num_bits == self.width else self._end(bits, num_bits) is not False
 
     def only(self, bits: int, num_bits: int) -> int | None:
-        if num_bits == self.width or not self.is_text or not self._end(bits, num_bits):
-            return super().only(bits, num_bits)
-        return bits << (self.width - num_bits)
+        if num_bits < self.width and self._end(bits, num_bits):
+            return bits << (self.width - num_bits)
+        return super().only(bits, num_bits)
 
     def _end(self, bits: int, num_bits: int) -> bool | None:
         """Return True where a text has ended, None where it may go on, False where the bits are no text's."""
@@ -361,9 +352,9 @@ class AlphabetStrings(CodedDomain):
         return min(1 << step, min(1 << rest, self.block_values) * between * -(-self.block_values // ends))
 
 
-def coded_strings(max_bytes: int = MAX_BYTES, alphabet: str = "", *, is_text: bool = False) -> CodedDomain:
-    """Return the codes of strings of bytes, or of an alphabet's characters where there is one."""
-    return AlphabetStrings(max_bytes, alphabet) if alphabet else CodedStrings(max_bytes, is_text)
+def coded_strings(max_bytes: int = MAX_BYTES, alphabet: str = "") -> CodedDomain:
+    """Return the codes of texts: of an alphabet's characters, where there is one."""
+    return AlphabetStrings(max_bytes, alphabet) if alphabet else CodedStrings(max_bytes)
 
 
 def string_bytes(value: Any) -> bytes:
@@ -396,8 +387,10 @@ CODED: Final[Mapping[str, Callable[..., CodedDomain]]] = {"integers": CodedInteg
 
 def coded_from(canonical: Any) -> CodedDomain:
     """Return the codes of their `CodedDomain.canonical`."""
-    given: dict[str, Any] = {"is_text" if key == "text" else key: value for key, value in dict(canonical).items()}
+    given: dict[str, Any] = dict(canonical)
     kind = given.pop("domain", None)
+    if kind == "strings" and given.get("text") is True:
+        del given["text"]
     if kind not in CODED:
         raise ParameterError(f"there are no codes {kind!r}: choose one of {', '.join(CODED)}")
     try:
@@ -487,7 +480,7 @@ class UnknownValues(AnyDomain):
 
 def unknown_strings(max_bytes: int = MAX_BYTES, alphabet: str = "", known: tuple[str, ...] = ()) -> UnknownValues:
     """Return the texts of at most so many bytes; of so many characters, where an alphabet is given."""
-    return UnknownValues(coded_strings(max_bytes, alphabet, is_text=not alphabet), known)
+    return UnknownValues(coded_strings(max_bytes, alphabet), known)
 
 
 def unknown_integers(bits: int = 64, known: tuple[str, ...] = ()) -> UnknownValues:

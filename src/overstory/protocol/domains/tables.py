@@ -111,14 +111,6 @@ class Table(Domain):
                 raise ParameterError(f"{name}: {error}") from None
         return symbol
 
-    def split(self, symbol: int) -> tuple[int, ...]:
-        """Return the symbol of each variable."""
-        parts = []
-        for size in reversed(self.sizes):
-            symbol, part = divmod(symbol, size)
-            parts.append(part)
-        return tuple(reversed(parts))
-
     def read(self, text: str) -> tuple[Any, ...]:
         texts = [part.strip() for part in text.split(",")]
         if len(texts) != len(self.names):

@@ -453,13 +453,10 @@ def dbitflip(*, domain_size: int, epsilon: float, sampled_bits: int | None = Non
     Ding, Kulkarni, Yekhanin, "Collecting telemetry data privately", NeurIPS 2017.
     """
     parameters = dict(locals())
-    encoding = SampledBits(domain_size, _few(domain_size) if sampled_bits is None else sampled_bits)
+    usual = min(OneHot(domain_size).num_bits, 16)
+    encoding = SampledBits(domain_size, usual if sampled_bits is None else sampled_bits)
     channel = calibrated(symmetric, check_epsilon("epsilon", epsilon), tuple(encoding.differences))
     return BitMechanism("dbitflip", parameters, encoding, Rounds(channel, BinaryChannel.identity()))
-
-
-def _few(domain_size: int) -> int:
-    return min(OneHot(domain_size).num_bits, 16)
 
 
 def as_googles_client(mechanism: Kind) -> Kind:

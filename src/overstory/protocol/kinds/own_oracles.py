@@ -153,10 +153,11 @@ class OwnSets(_Own):
         return _StatedSets(name, parameters, sets, inside, stated=(self.p_star, self.q_star))
 
 
+@dataclass(frozen=True)
 class _Stated:
     """The estimator's two numbers as they are stated: `overstory check-oracle` holds them against the channel."""
 
-    stated: tuple[Probability | None, Probability | None]
+    stated: tuple[Probability | None, Probability | None] = (None, None)
 
     def __post_init__(self) -> None:
         if self.stated != (None, None) and self.p_star == self.q_star:
@@ -176,13 +177,11 @@ class _Stated:
 
 
 @dataclass(frozen=True)
-class _StatedBits(_Stated, BitMechanism):
-    stated: tuple[Probability | None, Probability | None] = (None, None)
+class _StatedBits(_Stated, BitMechanism): ...
 
 
 @dataclass(frozen=True)
-class _StatedSets(_Stated, SetMechanism):
-    stated: tuple[Probability | None, Probability | None] = (None, None)
+class _StatedSets(_Stated, SetMechanism): ...
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ and `variance` gives the exact one of the integers really used. A value is first
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -54,58 +53,6 @@ def check_numeric_epsilon(epsilon: float) -> float:
     if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0.001 <= epsilon <= 20:
         raise ParameterError(f"epsilon = {epsilon!r}: give a number from 0.001 to 20")
     return float(epsilon)
-
-
-class NumberChannel(ABC):
-    """An exact channel from positions on a line to payloads."""
-
-    if TYPE_CHECKING:
-
-        @property
-        def num_positions(self) -> int:
-            """How many inputs there are."""
-
-    @property
-    @abstractmethod
-    def num_cells(self) -> int:
-        """Every payload is a number below this."""
-
-    @property
-    @abstractmethod
-    def odds(self) -> Fraction:
-        """The largest ratio of a payload's probabilities under two positions: exp(epsilon), exact."""
-
-    @property
-    @abstractmethod
-    def groups(self) -> tuple[tuple[float, int], ...]:
-        """Payloads of one position that are equally likely: the probability of each group, and how many there are."""
-
-    def valid(self, payload: int) -> bool:
-        return 0 <= payload < self.num_cells
-
-    @abstractmethod
-    def probability(self, cell: int, position: int) -> Fraction:
-        """P(payload | position)."""
-
-    @abstractmethod
-    def draw(self, position: int, entropy: Entropy) -> int:
-        """Return a payload drawn exactly."""
-
-    @abstractmethod
-    def debias(self, cell: Fraction) -> Fraction:
-        """Return the position that a payload is an unbiased estimate of."""
-
-    @abstractmethod
-    def spread(self, position: Fraction) -> Fraction:
-        """Return the exact variance of `debias`."""
-
-    def likely_cells(self) -> tuple[int, int] | None:
-        """Return how many cells are likelier than the others, all alike, and how many of both ends' are the same."""
-        return None
-
-    @abstractmethod
-    def thresholds(self) -> dict[str, Any]:
-        """Return the integers that decide what a report means, as JSON values."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +90,7 @@ class NumericRandomizer(Kind):
     if TYPE_CHECKING:
 
         @property
-        def channel(self) -> NumberChannel:
+        def channel(self) -> WindowChannel | EndsChannel | EitherChannel:
             """P(payload | position)."""
 
     @property
@@ -160,9 +107,6 @@ class NumericRandomizer(Kind):
     @property
     def payload_limit(self) -> int:
         return self.channel.num_cells
-
-    def valid(self, payload: int) -> bool:
-        return self.channel.valid(payload)
 
     @property
     def odds(self) -> Fraction:
@@ -243,8 +187,8 @@ def builder(kind: type[NumericRandomizer]) -> Callable[..., NumericRandomizer]:
 
 
 @dataclass(frozen=True)
-class WindowChannel(NumberChannel):
-    """The channel above."""
+class WindowChannel:
+    """The channel above; those of means answer the same questions of positions and payloads."""
 
     num_positions: int  # R, at least 2
     window: int  # W, at least 1
@@ -269,7 +213,7 @@ class WindowChannel(NumberChannel):
 
     @property
     def num_cells(self) -> int:
-        """M."""
+        """M: every payload is a number below this."""
         return self.num_positions + self.window - 1
 
     @property
@@ -288,11 +232,12 @@ class WindowChannel(NumberChannel):
 
     @property
     def odds(self) -> Fraction:
-        """Inside / outside: exp(epsilon)."""
+        """Inside / outside: exp(epsilon), the largest ratio of a payload's probabilities under two positions."""
         return self.inside / self.outside
 
     @property
     def groups(self) -> tuple[tuple[float, int], ...]:
+        """Payloads of one position that are equally likely: the probability of each group, and how many there are."""
         inside = float(self.inside * self.window)
         return (inside, self.window), (1 - inside, self.num_cells - self.window)
 
@@ -323,10 +268,8 @@ class WindowChannel(NumberChannel):
         within = (self.alpha * (self.window**2 - 1) + (1 - self.alpha) * (self.num_cells**2 - 1)) / 12
         return (within + self.alpha * (1 - self.alpha) * apart**2) / self.alpha**2
 
-    def likely_cells(self) -> tuple[int, int]:
-        return self.window, max(0, self.window - (self.num_positions - 1))
-
     def thresholds(self) -> dict[str, Any]:
+        """Return the integers that decide what a report means, as JSON values."""
         return {"window": self.window, "threshold": self.threshold}
 
 
@@ -376,7 +319,7 @@ square_wave = builder(SquareWave)
 
 
 @dataclass(frozen=True)
-class EndsChannel(NumberChannel):
+class EndsChannel:
     """Round a position at random to one of the two ends, and send that bit by randomized response."""
 
     resolution: int  # one less than there are positions
@@ -423,7 +366,7 @@ class EndsChannel(NumberChannel):
 
 
 @dataclass(frozen=True)
-class EitherChannel(NumberChannel):
+class EitherChannel:
     """Piecewise's channel or Duchi's, drawn without looking at the position; the lowest bit says which (1: Piecewise).
 
     The mean of each is the position, so the variance is the average of theirs.
@@ -434,7 +377,7 @@ class EitherChannel(NumberChannel):
     duchi: EndsChannel
 
     @property
-    def _weighted(self) -> tuple[tuple[Fraction, NumberChannel], ...]:
+    def _weighted(self) -> tuple[tuple[Fraction, WindowChannel | EndsChannel], ...]:
         weight = Fraction(self.threshold, ONE)
         return (1 - weight, self.duchi), (weight, self.piecewise)
 
@@ -445,9 +388,6 @@ class EitherChannel(NumberChannel):
     @property
     def num_cells(self) -> int:
         return 2 * max(self.piecewise.num_cells, self.duchi.num_cells)
-
-    def valid(self, payload: int) -> bool:
-        return self._weighted[payload & 1][1].valid(payload >> 1)
 
     @property
     def odds(self) -> Fraction:
@@ -517,6 +457,13 @@ class Hybrid(NumericRandomizer):
         threshold = round(-math.expm1(-self.epsilon / 2) * ONE)
         window = max(1, round(self.resolution * math.exp(-self.epsilon / 2)))
         return EitherChannel(threshold, WindowChannel.of(self.resolution + 1, window, epsilon=self.epsilon), duchi)
+
+    def valid(self, payload: int) -> bool:
+        channel = self.channel
+        if isinstance(channel, EndsChannel):
+            return super().valid(payload)
+        branch = channel.piecewise if payload & 1 else channel.duchi
+        return 0 <= payload >> 1 < branch.num_cells
 
 
 hybrid = builder(Hybrid)
