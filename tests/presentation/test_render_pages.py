@@ -49,7 +49,7 @@ SVG = (
 )
 COLUMNS = (
     Column("value", is_left=True, csv="string"),
-    Column("count", text=thousands, unit="reports"),
+    Column("count", text=thousands),
     Column("ends", "95% interval", interval(percent), ("low", "high")),
     Column("detected", "", detection, tone=lambda detected: "good" if detected else "faint"),
 )
@@ -131,7 +131,7 @@ def test_rows_read_the_same_everywhere():
     assert page.all("tr")[2] == {"class": "faint"}
     assert [attributes.get("class") for attributes in page.all("td")][3::3] == ["good", "faint"]
     assert as_markdown([TABLE]).split("\n")[2:] == [
-        "| value | count (reports) | 95% interval |  |",
+        "| value | count | 95% interval |  |",
         "|---|---:|---:|---:|",
         *(f"| {' | '.join(row)} |" for row in cells),
         "",
