@@ -17,7 +17,7 @@ from overstory.collector.store import Store
 from overstory.collector.store.operations import NOTE_KINDS, CollectorState, Refusals
 from overstory.console.alarms import TONES, MetricHistory, count_history, find_alarms, notice, read_histories
 from overstory.console.changes import DRAWN, Trend, largest
-from overstory.console.screens.page import ASK_AGAIN, WHOLE_RANGE, WORDS, is_shares, number_field, state_words
+from overstory.console.screens.page import ASK_AGAIN, WHOLE_RANGE, is_shares, number_field, state_words
 from overstory.console.view import Query, ScreenError, View
 from overstory.presentation.charts.series import Line, small_multiple
 from overstory.presentation.document import (
@@ -38,7 +38,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, Period
 from overstory.protocol.metrics.period import DAY
 from overstory.protocol.wire.reasons import Reason
-from overstory.queries.readings import EstimateOptions
+from overstory.queries.readings import WORDS, EstimateOptions
 
 if TYPE_CHECKING:
     from overstory.analysis.alarms.alarm import Alarm
