@@ -56,5 +56,7 @@ def test_what_is_no_range_is_named(text):
 
 def test_other_metrics_have_no_ranges():
     metric = {"domain": '{kind = "categories", names = ["a", "b"]}', "oracle": '"grr"', "parameters": "{epsilon = 1.0}"}
-    with pytest.raises(ParameterError, match="age is not collected by ranges: --range 1:2 does not apply to it"):
+    with pytest.raises(
+        ParameterError, match="age is read as shares of values: a range of numbers does not apply to it"
+    ):
         asked(counted(metric, np.zeros(10, int)), "1:2")

@@ -18,14 +18,14 @@ from overstory.analysis.reports import ReportBatch
 from overstory.collector.store import open_store
 from overstory.console.alarms import MetricHistory, find_alarms, read_history
 from overstory.console.data import ConsoleData, Estimates, Worker, WorkerError
-from overstory.console.screens.overview import OverviewQuery, show_board
+from overstory.console.screens.overview import HealthQuery, OverviewQuery, show_board, show_health
 from overstory.console.screens.series import ASK_AGAIN, SeriesQuery, show_series
 from overstory.console.view import ScreenError
 from overstory.presentation.document import Notice
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import load_registry, parse_registry
 from overstory.protocol.metrics.period import DAY, WEEK, Period
-from overstory.queries.counts import read_store, with_sums
+from overstory.queries.counts import read_store
 from overstory.queries.estimates import read_estimates
 from support.console_alarms import TROUBLES, batch_of, make_store
 from support.console_weeks import registry
@@ -156,6 +156,12 @@ def test_a_silent_metric_is_red(data):
     data.clock = lambda: NOW + WEEK
     alarms = [alarm for alarm in find_alarms(data) if alarm.kind == "volume"]
     assert {(alarm.metric, alarm.severity) for alarm in alarms} == {(name, "red") for name in data.registry}
+    pages = show_board(data, OverviewQuery()), show_health(data, HealthQuery())
+    board, health = (
+        {b.text for b in page.blocks if isinstance(b, Notice) and ": volume, " in b.text} for page in pages
+    )
+    assert board == health
+    assert len(board) == len(alarms)
 
 
 def test_a_change_that_stays_is_red_the_week_after(data):
@@ -353,8 +359,10 @@ def test_the_console_raises_an_amber_alarm_that_says_what_it_means(liars_data, p
 
 def test_an_alarm_is_a_note_and_changes_no_number(liars_data, place):
     metric = liars_data.registry["fit"]
-    counted = read_store(liars_data.store, metric, place[2], place[2])
-    noted, plain = (read_estimates(one) for one in (with_sums(liars_data.store, counted), counted))
+    counted = (
+        read_store(liars_data.store, metric, place[2], place[2], has_sums=has_sums) for has_sums in (True, False)
+    )
+    noted, plain = map(read_estimates, counted)
     before, after = plain.parts[0].estimate, noted.parts[0].estimate
     assert {check.name for check in noted.checks} - {check.name for check in plain.checks} == {"ones"}
     assert any(note.startswith("alarm, in 2026-W46: Reports vote for") for note in after.notes)

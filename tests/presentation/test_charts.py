@@ -10,7 +10,7 @@ import pytest
 
 from overstory.presentation.charts import numbers
 from overstory.presentation.charts.drawing import NARROW, WIDE, Scale
-from overstory.presentation.charts.numbers import Cells, Dots, counts_over_time, estimates_over_time, histogram
+from overstory.presentation.charts.numbers import Cells, Dots, counts_over_time, with_intervals
 from overstory.presentation.charts.series import MOST_COLUMNS, Event, Line, over_time, small_multiple
 from overstory.presentation.document import Figure
 from overstory.presentation.render_html import DRAWING_STYLE, as_html, as_svg
@@ -151,11 +151,12 @@ def test_bars_and_small_lines_are_the_numbers():
 def test_intervals_their_truth_and_their_bars_are_the_numbers(part):
     names, values = ["a", "b", "c"], np.array([0.3, 0.1, -0.05])
     ends = {"values": values, "low": values - 0.1, "high": values + 0.2, "truth": np.array([0.25, 0.15, 0.0])}
-    for draw, mark in ((histogram, "path[@fill-opacity]"), (estimates_over_time, "circle")):
-        tree, x, y = drawn(getattr(draw("p", "c", names, **ends), part))
+    for is_histogram, mark in ((True, "path[@fill-opacity]"), (False, "circle")):
+        picture = with_intervals("p", "c", names, [*ends.values()], is_histogram=is_histogram)
+        tree, x, y = drawn(getattr(picture, part))
         shapes = tree.findall(f"{SVG}{mark}")
         tops = [float(one.get("cy") or re.search(r"V([\d.]+)h", one.get("d"))[1]) for one in shapes]
-        expected = values if draw is estimates_over_time else np.maximum(values, 0)
+        expected = np.maximum(values, 0) if is_histogram else values
         assert [y.number(top) for top in tops] == pytest.approx(expected, abs=half_pixel(y))
         intervals = [
             list(map(float, re.match(r"M(\S+) (\S+)V([\d.]+)M", path.get("d")).groups()))

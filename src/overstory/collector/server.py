@@ -36,7 +36,7 @@ from overstory.protocol.metrics import Metric, MetricRegistry
 from overstory.protocol.metrics.registry import UnknownMetricError
 from overstory.protocol.wire import is_loopback
 from overstory.protocol.wire.reasons import Reason
-from overstory.queries.counts import PeriodCounts, parse_range, read_store, with_sums
+from overstory.queries.counts import PeriodCounts, parse_range, read_store
 from overstory.supervision.answers import ALWAYS_TEXT, JSON, RETRY_AFTER, Response, error_response, refusal
 from overstory.supervision.connection import BoundedConnection
 from overstory.supervision.listening import Listening
@@ -112,7 +112,7 @@ class Pages:
             if (first is None or period >= first) and (last is None or period <= last)
         ]
         check_counts(metric, len(periods))
-        return with_sums(store, read_store(store, metric, first, last, group=query.get("group")))
+        return read_store(store, metric, first, last, group=query.get("group"), has_sums=True)
 
     async def healthz(self, _: Request) -> PageResponse:
         return json_page({"healthy": True})

@@ -109,14 +109,14 @@ class Plan(Result):
         """Return where estimates would lie: of a value of the share asked for, or of one that is seen, and of none."""
         import numpy as np
 
-        from overstory.presentation.charts.numbers import Dots, estimates_over_time
+        from overstory.presentation.charts.numbers import Dots, with_intervals
 
         reach = NormalDist().inv_cdf(0.975)
         if self.detected_half is None and not self.mechanism.counts_values:
             half = np.array([reach * self.error])
             caption = "Where 95 of 100 estimates of the mean would lie, around the truth, 0."
             alt = f"At worst, 95 of 100 estimates of the mean lie within {significant(half[0])} of the truth."
-            drawn = estimates_over_time("mean", caption, ["mean"], values=0 * half, low=-half, high=half)
+            drawn = with_intervals("mean", caption, ["mean"], (0 * half, -half, half))
             return replace(drawn, alt=alt)
         held = next(part for part in (self.asked, self.detected_nine_in_ten, 0.1) if part is not None)
         shares = np.array([held, 0.0])

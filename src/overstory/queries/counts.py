@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -217,10 +217,19 @@ class PeriodCounts:
 
 
 def read_store(
-    store: CountsStore, metric: Metric, first: int | None = None, last: int | None = None, *, group: str | None = None
+    store: CountsStore,
+    metric: Metric,
+    first: int | None = None,
+    last: int | None = None,
+    *,
+    group: str | None = None,
+    has_sums: bool = False,
 ) -> PeriodCounts:
-    """Read the counts of a range of periods, both included; by default of all with reports, and of all devices."""
-    chosen = None if group is None else {"groups": stored_groups(store, metric, group)}
+    """Read the counts of a range of periods, both included; by default of all with reports, and of all devices.
+
+    With the sums of their reports, crafted ones are noticed.
+    """
+    chosen = {} if group is None else {"groups": stored_groups(store, metric, group)}
     read_reports = partial(store.reports, metric) if metric.mechanism.reads_reports else None
     periods = store.periods(metric.id)
     first = min([*periods, *([] if last is None else [last])], default=None) if first is None else first
@@ -229,12 +238,12 @@ def read_store(
         return PeriodCounts(metric, None, None, {}, (), group, read_reports and partial(read_reports, 1, 0))
     _check_order(metric, first, last)
     by_digest: dict[bytes, dict[int, int]] = {}
-    for (period, digest), number in store.tally(metric.id, first, last, **(chosen or {})).items():
+    for (period, digest), number in store.tally(metric.id, first, last, **chosen).items():
         by_digest.setdefault(digest, {})[period] = number
     came = by_digest.pop(metric.mechanism.digest, {})
     ordered = sorted(by_digest.items())
     others = [OtherParameters(digest, min(held), max(held), sum(held.values())) for digest, held in ordered]
-    counts = store.counts(metric, first, last, **(chosen or {}))
+    counts = store.counts(metric, first, last, **chosen)
     missing = {period: came.get(period, 0) - of_period.num_reports for period, of_period in counts.items()}
     # More may have come since they were tallied.
     taken_out = {period: reports for period, reports in missing.items() if reports > 0}
@@ -247,7 +256,8 @@ def read_store(
         complete = {period: each.smallest for period, each in found.items() if each.complete}
         released = ReleasedPeriods({period: complete.get(period, 0) for period in held}, metric.groups is not None)
     reports = read_reports and partial(read_reports, first, last)
-    return PeriodCounts(metric, first, last, counts, tuple(others), group, reports, released, taken_out=taken_out)
+    sums = store.sums(metric, first, last, **chosen) if has_sums else {}
+    return PeriodCounts(metric, first, last, counts, tuple(others), group, reports, released, sums, taken_out)
 
 
 def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
@@ -257,15 +267,6 @@ def _released(metric: Metric, parsed: dict[str, Any]) -> ReleasedPeriods | None:
 
     smallest = {metric.period.parse_label(row["period"]): int(row["smallest_release"]) for row in parsed["periods"]}
     return ReleasedPeriods(smallest, metric.groups is not None)
-
-
-def with_sums(store: CountsStore, counted: PeriodCounts) -> PeriodCounts:
-    """Return counts with the sums of their reports, by which crafted ones are noticed."""
-    if counted.first is None or counted.last is None:
-        return counted
-    group = counted.group
-    chosen = None if group is None else stored_groups(store, counted.metric, group)
-    return replace(counted, sums=store.sums(counted.metric, counted.first, counted.last, chosen))
 
 
 def stored_groups(store: CountsStore, metric: Metric, group: str) -> set[str]:

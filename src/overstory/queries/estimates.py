@@ -6,7 +6,7 @@ Reports of a device share its permanent responses: unless it is said, each is ta
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from overstory.analysis.alarms.crafted import Check, adjust_checks, alarm_notes, check_collection
@@ -85,7 +85,7 @@ def read_estimates(
     *,
     estimator: Estimator | None = None,
 ) -> EstimateSeries:
-    """Estimate the frequencies of a metric's values from its counts."""
+    """Estimate the frequencies of a metric's values, or the share of devices with each item of a set."""
     metric = counted.metric
     names = _names(metric, options)
     chosen = replace(options, interval_kind=options.kind_of_intervals(metric, kind))
@@ -93,15 +93,10 @@ def read_estimates(
     parts = estimate_parts(
         counted, kind, chosen, lambda counts, per_device: compute(metric, counts, per_device, chosen, names)
     )
-    # An estimator may put its estimates off: then they have no alarms among their notes.
-    ready = {part.last: part.estimate for part in parts if part.first == part.last and _is_ready(part)}
-    checks = check_periods(counted, ready, names)
-    noted = tuple(_with_alarms(part, counted, checks) if _is_ready(part) else part for part in parts)
-    return EstimateSeries(counted, kind, chosen, noted, range_notes(counted, _notes(counted, kind, chosen)), checks)
-
-
-def _is_ready(part: PeriodEstimate) -> bool:
-    return isinstance(part.estimate, Estimate)
+    checks = check_periods(counted, {part.last: part.estimate for part in parts if part.first == part.last}, names)
+    noted = tuple(_with_alarms(part, counted, checks) for part in parts)
+    notes = range_notes(counted, _notes(counted, kind, chosen))
+    return (ItemSeries if metric.reading == "items" else EstimateSeries)(counted, kind, chosen, noted, notes, checks)
 
 
 def estimate_counts(
@@ -157,18 +152,15 @@ def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -
 
 def check_periods(counted: PeriodCounts, estimates: Mapping[int, Estimate], names: Sequence[str]) -> tuple[Check, ...]:
     """Return the checks of each period, adjusted for all of them; missing `estimates` in closed form are computed."""
-    return adjust_checks(_all_checks(counted, estimates, names))
-
-
-def _all_checks(counted: PeriodCounts, estimates: Mapping[int, Estimate], names: Sequence[str]) -> Iterator[Check]:
-    mechanism = counted.metric.oracle
+    mechanism, checks = counted.metric.oracle, list[Check]()
     for period in counted.periods:
         counts, estimate = counted.counts[period], estimates.get(period)
         if estimate is None or estimate.num_reports != counts.num_reports:  # none, or not decoded yet
             fitted = mechanism.encoding.decoded or mechanism.encoding.by_seed
             estimate = None if fitted else FrequencyOracle(mechanism).estimate(counts, names)
         about: dict[str, Any] = {"sums": counted.sums.get(period), "labels": names, "period": counted.label(period)}
-        yield from check_collection(mechanism, counts, estimate, **about)
+        checks += check_collection(mechanism, counts, estimate, **about)
+    return adjust_checks(checks)
 
 
 def _with_alarms(part: PeriodEstimate, counted: PeriodCounts, checks: Sequence[Check]) -> PeriodEstimate:
@@ -208,11 +200,3 @@ class ItemSeries(EstimateSeries):
                 f"items of a device{when}: {size.mean:.2f} on average, 95% interval {low:.2f} to {high:.2f} "
                 f"(of a larger set {size.most} count)"
             )
-
-
-def read_items(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> ItemSeries:
-    """Estimate the share of devices with each item of a set, without post-processing: they need not add up to 1."""
-    why = "shares of items need not add up to 1, so post-processing does not fit them: leave it out"
-    options.refuse({"steps": f"{counted.metric.id}: {why}"})
-    series = read_estimates(counted, kind, options)
-    return ItemSeries(**{part.name: getattr(series, part.name) for part in fields(series)})

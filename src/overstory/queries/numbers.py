@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import numpy as np
-
-from overstory.analysis.numeric.quantities import NumberDifference, Quantity, estimate_numbers, subtract
+from overstory.analysis.numeric.quantities import (
+    NumberDifference,
+    Quantity,
+    draw_quantities,
+    estimate_numbers,
+    subtract,
+)
 from overstory.analysis.selection import INTERVAL_KINDS
-from overstory.presentation.charts.drawing import F64
-from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Lines, Table
 from overstory.presentation.formats import short_dates, significant
 from overstory.presentation.result import Result
@@ -73,9 +75,7 @@ class NumberSeries(RangeReading):
     def part_pictures(self, part: PeriodEstimate) -> Iterator[Picture]:
         if rows := list(part.estimate.of_kind("share")):
             caption = self.caption(part, "Share of the devices in each range of numbers, with its 95% interval.")
-            names = [row.of if row.start is None else significant(row.start, 6) for row in rows]
-            values, low, high = _ends(rows)
-            yield histogram(self.picture_name(part), caption, names, values=values, low=low, high=high)
+            yield draw_quantities(self.picture_name(part), caption, rows)
 
     def over_time(self, fewest: int = 2) -> Iterator[Picture]:
         each = f"each {self.metric.period}" + (
@@ -91,19 +91,9 @@ class NumberSeries(RangeReading):
             ]
             if len(pairs) >= fewest:
                 caption = f"The {what} of {when}, with its 95% interval."
-                labels, (values, low, high) = (
-                    short_dates([label for label, _ in pairs]),
-                    _ends([row for _, row in pairs]),
-                )
-                name = f"{self.metric.id}-{what}"
-                yield estimates_over_time(name, caption, labels, values=values, low=low, high=high)
+                labels = short_dates([label for label, _ in pairs])
+                yield draw_quantities(f"{self.metric.id}-{what}", caption, [row for _, row in pairs], labels)
                 return
-
-
-def _ends(rows: Sequence[Quantity]) -> tuple[F64, F64, F64]:
-    ends = ("value", "low", "high")
-    value, low, high = (np.array([float(getattr(row, end)) for row in rows]) for end in ends)
-    return value, low, high
 
 
 COLUMNS: Final = (
@@ -125,11 +115,6 @@ def shown(row: Quantity | NumberDifference, value: float | str | None, sign: str
 def read_numbers(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> NumberSeries:
     """Estimate what is learned of a metric of numbers; of the options, only the number of reports per device fits."""
     metric = counted.metric
-    choices = "a method or a complete list"
-    refused = {"candidates": "candidates", "method": choices, "complete": choices, "steps": "post-processing"}
-    options.refuse(
-        {name: f"{metric.id} is a metric of numbers: {what} is for shares of values" for name, what in refused.items()}
-    )
     ranges = [_symbols(metric.domain, text) for text in options.ranges]
     parts = estimate_parts(
         counted,

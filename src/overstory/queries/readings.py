@@ -67,12 +67,6 @@ class EstimateOptions:
         default: IntervalKind = "reports" if reading == "total" and not sampled else "population"
         return default if self.interval_kind is None else self.interval_kind
 
-    def refuse(self, problems: Mapping[str, str]) -> None:
-        """Raise ParameterError where one of these options is not its default; `problems` says why it does not fit."""
-        for name, problem in problems.items():
-            if getattr(self, name) != getattr(PLAIN, name):
-                raise ParameterError(problem)
-
 
 PLAIN: Final = EstimateOptions()
 
@@ -340,7 +334,7 @@ def range_notes(counted: PeriodCounts, own: Iterable[str]) -> tuple[str, ...]:
 NUMBERS: Final = ("numbers:read_numbers", "numbers:compare_numbers")
 READINGS: Final[Mapping[str, tuple[str, str]]] = {
     "shares": ("estimates:read_estimates", "comparison:compare_ranges"),
-    "items": ("estimates:read_items", "comparison:compare_ranges"),
+    "items": ("estimates:read_estimates", "comparison:compare_ranges"),
     "table": ("tables:read_tables", "tables:compare_tables"),
     "search": ("searches:read_search", "searches:refuse_comparison"),
     "mean": NUMBERS,
@@ -359,14 +353,35 @@ def read(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOp
     return reading
 
 
+WORDS: Final[Mapping[str, str]] = {
+    "shares": "shares of values",
+    "table": "a table of several variables",
+    "items": "sets of items",
+    "search": "a search for values that nobody listed",
+    "mean": "a mean",
+    "distribution": "a distribution of numbers",
+    "ranges": "numbers in ranges",
+}
+"""What each reading is."""
+
+OF_SHARES: Final = {
+    "candidates": "other candidates",
+    "method": "a method",
+    "complete": "a complete list",
+    "steps": "post-processing, which makes shares add up to 1,",
+}
+"""Options of shares of values, in words; shares of items take all but the last."""
+
+
 def reading_function(metric: Metric, place: int, options: EstimateOptions) -> Any:
-    """Return the function at this place of a metric's entry in `READINGS`."""
-    if options.ranges and metric.reading != "ranges":
-        raise ParameterError(
-            f"{metric.id} is not collected by ranges: --range {options.ranges[0]} does not apply to it"
-        )
+    """Return the function at this place of a metric's entry in `READINGS`; ParameterError for an unfit option."""
     if metric.reading not in READINGS:
         raise ParameterError(f"{metric.id}: this version has no reading for {metric.reading}: upgrade overstory")
+    fit = {"shares": (*OF_SHARES,), "items": (*OF_SHARES,)[:-1], "ranges": ("ranges",)}.get(metric.reading, ())
+    more = {"reports_per_device": "reports per device"} if metric.reading == "search" else {}
+    for name, words in (OF_SHARES | more | {"ranges": "a range of numbers"}).items():
+        if name not in fit and getattr(options, name) != getattr(PLAIN, name):
+            raise ParameterError(f"{metric.id} is read as {WORDS[metric.reading]}: {words} does not apply to it")
     module, _, function = READINGS[metric.reading][place].partition(":")
     return getattr(import_module(f"overstory.queries.{module}"), function)
 

@@ -90,7 +90,8 @@ def read_search(counted: PeriodCounts, kind: Aggregation = "total", options: Est
     """Search a range's answers, all together, for frequent values; the counts must say where these are."""
     metric = counted.metric
     search = cast("SearchMechanism", metric.mechanism)
-    _check_search(metric.id, kind, options)
+    if kind != "total":
+        raise ParameterError(f"{metric.id}: few devices answer in one period, so a search reads those of all together")
     if counted.group is not None:
         raise ParameterError(f"{metric.id}: a search reads the answers of all groups together")
     if counted.reports is None:
@@ -110,17 +111,6 @@ def read_search(counted: PeriodCounts, kind: Aggregation = "total", options: Est
         )
         stored = sum(map(len, answers))
     return SearchReading(counted, discovered, stored)
-
-
-def _check_search(name: str, kind: Aggregation, options: EstimateOptions) -> None:
-    """Refuse what has no meaning for a search, rather than leave it without effect."""
-    if kind != "total":
-        raise ParameterError(f"{name}: few devices answer in one period, so a search reads those of all together")
-    how = "a method or complete list"
-    wrong = {"candidates": "other candidates", "reports_per_device": "reports per device"}
-    wrong |= {"steps": "post-processing steps", "method": how, "complete": how}
-    searched = f"{name} is searched for values that nobody listed"
-    options.refuse({option: f"{searched}: {what} have no meaning for it" for option, what in wrong.items()})
 
 
 def _part(progress: Progress | None, start: float, stop: float) -> Progress | None:

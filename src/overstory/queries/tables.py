@@ -91,50 +91,35 @@ class TableSeries(RangeReading):
 def read_tables(counted: PeriodCounts, kind: Aggregation = "total", options: EstimateOptions = PLAIN) -> TableSeries:
     """Return what counts say of each two variables; intervals are of all devices like these, unless given."""
     metric = counted.metric
-    options.refuse(
-        {
-            name: f"{metric.id} is read as a table: --{name} does not apply"
-            for name in ("candidates", "complete", "steps", "method")
-        }
-    )
     chosen = replace(options, interval_kind=options.interval_kind or "population")
-    learn = tables_of_divided if metric.mechanism.payload == "divided" else cell_tables
 
     def summarize(counts: SupportCounts, per_device: float) -> tuple[TableSummary, ...]:
-        tables = learn(metric, counts, per_device, chosen)
+        tables = tables_of(metric, counts, per_device, chosen)
         return tuple(TableSummary(table, alpha=chosen.alpha, correction=chosen.correction) for table in tables)
 
     parts = estimate_parts(counted, kind, chosen, summarize)
     return TableSeries(counted, kind, chosen, parts, range_notes(counted, ()))
 
 
-def cell_tables(
+def tables_of(
     metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions
 ) -> list[TableEstimate]:
-    """Return the table of each two variables that are reported as one cell."""
+    """Return the table of each two variables: of one cell that is reported, or of a part of the devices for each."""
     domain: Any = metric.domain
-    kind = options.interval_kind or "population"
+    mechanism: Any = metric.mechanism
+    kind, labels = options.interval_kind or "population", [part.labels for part in domain.of]
+    if mechanism.payload == "divided":
+        if kind != "population":
+            raise ParameterError(
+                f"{metric.id}: a table is answered by a part of the devices: ask for --interval population"
+            )
+        return divided_tables(mechanism, counts, domain.names, labels, reports_per_device=per_device)
     oracle = FrequencyOracle(metric.oracle)
     estimate = oracle.estimate(counts, domain.labels, reports_per_device=per_device, interval_kind=kind)
-    labels = [part.labels for part in domain.of]
     return [
         pair_table(metric.oracle, estimate, domain.names, labels, of=of, interval_kind=kind)
         for of in combinations(range(len(labels)), 2)
     ]
-
-
-def tables_of_divided(
-    metric: Metric, counts: SupportCounts, per_device: float, options: EstimateOptions
-) -> list[TableEstimate]:
-    """Return the tables that devices were divided over; those of a table are a sample of all devices."""
-    domain: Any = metric.domain
-    mechanism: Any = metric.mechanism
-    if options.interval_kind != "population":
-        raise ParameterError(
-            f"{metric.id}: a table is answered by a part of the devices: ask for --interval population"
-        )
-    labels = [part.labels for part in domain.of]
-    return divided_tables(mechanism, counts, domain.names, labels, reports_per_device=per_device)
 
 
 def compare_tables(a: PeriodCounts, b: PeriodCounts, options: EstimateOptions = PLAIN) -> Comparison:

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from overstory.analysis.kinds.base import Rng, SimulatedDevices, generator
 from overstory.analysis.kinds.numbers import simulate_payloads
-from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, estimate_numbers
+from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, draw_quantities, estimate_numbers
 from overstory.analysis.reports import ReportBatch
 from overstory.analysis.tables.columns import read_numbers
 from overstory.files.columns import ANY_FORM, blocks
 from overstory.files.io import Advance
 from overstory.files.recognition import number_form
-from overstory.presentation.charts.numbers import estimates_over_time, histogram
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import percent, significant
 from overstory.presentation.svg import Picture
@@ -136,25 +135,15 @@ class NumberTrial(Trial):
         return [f"{self.held} of {len(self.truth)} intervals of 95% hold the truth"]
 
     def plot(self) -> Picture:
-        drawn = [
-            (row, true) for row, true in zip(self.estimate.quantities, self.truth, strict=True) if row.kind == "share"
-        ]
-        about = "with 95% intervals; the strokes across are the truth."
-        if not drawn:
-            drawn = [*zip(self.estimate.quantities, self.truth, strict=True)][:1]
-            names, ends = [self.estimate.reading], _ends(drawn)
-            return estimates_over_time(
-                "mean", f"The {self.estimate.reading} of {self.people.name}, {about}", names, **ends
-            )
-        names = [row.of if row.start is None else significant(row.start, 6) for row, _ in drawn]
-        return histogram(
-            "shares", f"Share of the rows in each range of {self.people.name}, {about}", names, **_ends(drawn)
-        )
-
-
-def _ends(drawn: Sequence[tuple[Quantity, float]]) -> dict[str, F64]:
-    ends = {name: np.array([float(getattr(row, name)) for row, _ in drawn]) for name in ("value", "low", "high")}
-    return {"values": ends.pop("value"), **ends, "truth": np.array([true for _, true in drawn])}
+        both = [*zip(self.estimate.quantities, self.truth, strict=True)]
+        about = f"{self.people.name}, with 95% intervals; the strokes across are the truth."
+        if drawn := [(row, true) for row, true in both if row.kind == "share"]:
+            caption = f"Share of the rows in each range of {about}"
+            rows, truth = zip(*drawn, strict=True)
+            return draw_quantities("shares", caption, rows, truth=truth)
+        what = self.estimate.reading
+        (row, true), *_ = both
+        return draw_quantities("mean", f"The {what} of {about}", [row], [what], [true])
 
 
 SHOWN: Final = (

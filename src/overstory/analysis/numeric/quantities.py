@@ -28,6 +28,7 @@ from overstory.analysis.numeric.distribution import Spread, fitted_spread
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import SupportCounts
 from overstory.analysis.selection import IntervalKind, adjusted_p_values, normal_reach, upper_p_values
+from overstory.presentation.charts.numbers import with_intervals
 from overstory.presentation.formats import significant
 from overstory.protocol.domains.domains import AnyDomain
 from overstory.protocol.errors import ParameterError
@@ -37,6 +38,7 @@ from overstory.protocol.numeric.ranges import RangeRandomizer
 
 if TYPE_CHECKING:
     from overstory.analysis.selection import F64
+    from overstory.presentation.svg import Picture
 
 LEVEL: Final = 0.95
 QUANTILES: Final = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -64,6 +66,16 @@ class Quantity:
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if key not in {"start", "stop"} or value is not None}
+
+
+def draw_quantities(
+    name: str, caption: str, rows: Sequence[Quantity], names: Sequence[str] = (), truth: Sequence[float] = ()
+) -> Picture:
+    """Draw numbers of one kind and their intervals, and the truth where it is known; shares have names of their own."""
+    numbers = [np.array([float(getattr(row, end)) for row in rows]) for end in ("value", "low", "high")]
+    numbers += [np.array(truth)] if truth else []
+    shown = names or [row.of if row.start is None else significant(row.start, 6) for row in rows]
+    return with_intervals(name, caption, shown, numbers, is_histogram=not names)
 
 
 @dataclass(frozen=True, eq=False)

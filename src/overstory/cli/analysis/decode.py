@@ -189,7 +189,7 @@ def _as_line(value: Any) -> str | None:
 @contextmanager
 def _open_source(args: argparse.Namespace, metric: Metric) -> Iterator[RangeReader]:
     """Yield what reads ranges of periods of a metric from its source, while that is open."""
-    from overstory.queries.counts import parse_range, read_store, with_sums
+    from overstory.queries.counts import parse_range, read_store
 
     if args.store and is_address(args.store):
         from overstory.queries.sources import read_remote
@@ -200,7 +200,7 @@ def _open_source(args: argparse.Namespace, metric: Metric) -> Iterator[RangeRead
     with _open_store(args) as store:
 
         def read_range(ends: tuple[str | None, str | None], group: str | None = None) -> PeriodCounts:
-            return with_sums(store, read_store(store, metric, *parse_range(metric, *ends), group=group))
+            return read_store(store, metric, *parse_range(metric, *ends), group=group, has_sums=True)
 
         yield read_range
 

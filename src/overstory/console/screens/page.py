@@ -32,7 +32,7 @@ from overstory.presentation.document import (
 from overstory.presentation.formats import epsilon_text, interval, percent, with_article
 from overstory.privacy.registry.cost import metric_cost
 from overstory.protocol.errors import ParameterError
-from overstory.queries.readings import EstimateOptions, Reading
+from overstory.queries.readings import WORDS, EstimateOptions, Reading
 
 if TYPE_CHECKING:
     from overstory.analysis.decoding.decoder import Decoded
@@ -46,17 +46,6 @@ if TYPE_CHECKING:
 
 OF_NUMBERS: Final = frozenset({"mean", "distribution", "ranges"})
 """Readings of which a number is drawn over all periods."""
-
-WORDS: Final[Mapping[str, str]] = {
-    "shares": "shares of values",
-    "table": "a table of several variables",
-    "items": "sets of items",
-    "search": "a search for values that nobody listed",
-    "mean": "a mean",
-    "distribution": "a distribution of numbers",
-    "ranges": "numbers in ranges",
-}
-"""What each reading is, in an overview."""
 
 ASK_AGAIN: Final = 3
 """Seconds after which a page that lacks something asks again: long enough to read and to follow a link."""

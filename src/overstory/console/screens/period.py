@@ -14,7 +14,6 @@ from overstory.analysis.tables.output import MOST_DRAWN, estimate_picture, inter
 from overstory.console.data import MOST_CANDIDATES
 from overstory.console.screens.page import (
     WHOLE_RANGE,
-    WORDS,
     Page,
     epsilon_of_a_year,
     estimate_blocks,
@@ -46,6 +45,7 @@ from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics.period import DAY
 from overstory.queries.comparison import check_comparable, compare, compare_series, parse_span
 from overstory.queries.counts import parse_range
+from overstory.queries.readings import WORDS
 
 if TYPE_CHECKING:
     from overstory.analysis.difference import Difference

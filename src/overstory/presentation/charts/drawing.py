@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
 from os.path import commonprefix
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,12 +101,13 @@ class Chart:
         xlabel: str,
         *,
         rows: Sequence[str] | None = None,
-        columns: Sequence[tuple[float, str]] | None = None,
+        columns: Sequence[str] | None = None,
         number: Callable[[float], str] = plain_number,
     ) -> None:
-        """Draw grid and axes; for numbers stand `rows`, names at 0, 1, ..., and `columns`, places and their names."""
+        """Draw grid and axes; for numbers stand names at 0, 1, ...: all `rows`, and of `columns` those with room."""
         left, bottom = self.x.start, self.y.start
-        for place, name in [(tick, number(tick)) for tick in self.x.ticks()] if columns is None else columns:
+        ticks = [(tick, number(tick)) for tick in self.x.ticks()] if columns is None else self._named(columns)
+        for place, name in ticks:
             self._rule(self.x.at(place), bottom, f"V{self.y.stop:.1f}")
             is_cut = self.x.at(place) + self.sheet.text_width(name) / 2 > self.sheet.width
             end = (self.sheet.width, "end") if is_cut else (self.x.at(place), "middle")
@@ -119,6 +120,14 @@ class Chart:
         self.add(f'<path d="{frame}" fill="none" stroke="{MUTED}" stroke-width="0.8"/>')
         self.text((left + self.x.stop) / 2, bottom + 2.6 * self.sheet.font, xlabel, anchor="middle")
 
+    def _named(self, labels: Sequence[str]) -> list[tuple[float, str]]:
+        """Return the columns whose name has room at the axis, equally far apart; the newest is one of them."""
+        room = max(map(self.sheet.text_width, labels), default=0) + 2 * self.sheet.font
+        most = max(2, int((self.x.stop - self.x.start) / room) + 1)
+        places = list(range(len(labels) - 1, -1, -max(1, -(-(len(labels) - 1) // (most - 1)))))
+        newest = min(self.x.at(len(labels) - 1), self.sheet.width - room / 2)  # it is moved where it would be cut
+        return [(one, labels[one]) for one in places if one == places[0] or newest - self.x.at(one) > room - 4]
+
     def _rule(self, x: float, y: float, to: str) -> None:
         self.add(f'<path d="M{x:.1f} {y:.1f}{to}" stroke="{FAINT}" stroke-width="0.6"/>')
 
@@ -128,6 +137,15 @@ class Chart:
             self.add(f'<g transform="translate({x:.1f} {y:.1f})">{sign}</g>')
             self.text(x + width + 6, y, words)
             x += width + 18 + self.sheet.text_width(words)
+
+    def add_cursor(
+        self, axis: Literal["x", "y"], labels: Sequence[str], series: Sequence[Mapping[str, Any]], shift: float = 0
+    ) -> None:
+        """Add what a page's script reads: places along an axis and, once is enough, the numbers there."""
+        scale: Scale = getattr(self, axis)
+        self.numbers["cursor"] = f"{axis} {scale.at(shift):.1f} {scale.at(max(len(labels) - 1, 0) + shift):.1f}"
+        if not self.sheet.is_narrow:
+            self.add(cursor_numbers(labels, series))
 
     def add(self, element: str) -> None:
         """Add an element of SVG; who adds it has escaped its text."""

@@ -19,14 +19,13 @@ from overstory.presentation.charts.drawing import (
     Chart,
     Scale,
     Sheet,
-    cursor_numbers,
     cursor_series,
     on_both_sheets,
     percent_tick,
     plain_number,
     shortened,
 )
-from overstory.presentation.charts.series import mark, named_columns
+from overstory.presentation.charts.series import mark
 from overstory.presentation.formats import interval, percent, significant, thousands
 from overstory.presentation.svg import BLUE, FAINT, INK, MUTED, PAPER, VERMILION, Picture
 
@@ -40,95 +39,75 @@ def counts_over_time(name: str, caption: str, labels: Sequence[str], counts: F64
 
 
 def _bars(sheet: Sheet, labels: Sequence[str], counts: F64, xlabel: str) -> str:
-    height = 120 + 3.6 * sheet.font
-    most = float(max(counts.max(initial=0), 1))
-    x = Scale(-0.5, max(len(labels), 2) - 0.5, 8 + sheet.text_width(f"{most:,.0f}"), sheet.width - 14)
-    chart = sheet.chart(height, x, Scale(0, 1.05 * most, height - 3.6 * sheet.font, 10))
-    chart.numbers["cursor"] = f"x {x.at(0):.1f} {x.at(max(len(labels) - 1, 0)):.1f}"
-    chart.axes(xlabel, columns=named_columns(chart, sheet, labels))
-    width = max((x.at(1) - x.at(0)) * 0.8, 0.8)
+    y = Scale(0, 1.05 * float(counts.max(initial=1)), 120, 10)
+    chart = _plot_of(sheet, labels, y, xlabel=xlabel)
+    width = max((chart.x.at(1) - chart.x.at(0)) * 0.8, 0.8)
     tops = chart.y.places(counts).tolist()
     bars = "".join(
-        f"M{x.at(place) - width / 2:.1f} {chart.y.start:.1f}V{top:.1f}h{width:.1f}V{chart.y.start:.1f}z"
+        f"M{chart.x.at(place) - width / 2:.1f} {chart.y.start:.1f}V{top:.1f}h{width:.1f}V{chart.y.start:.1f}z"
         for place, top in enumerate(tops)
         if counts[place]
     )
     chart.add(f'<path fill="{MUTED}" fill-opacity="0.6" data-bars="1" d="{bars}"/>')
-    if not sheet.is_narrow:
-        chart.add(cursor_numbers(labels, [{"name": "", "count": counts}]))
+    chart.add_cursor("x", labels, [{"name": "", "count": counts}])
     return chart.svg()
 
 
-HEIGHT: Final = 240
-
-
-def histogram(
-    name: str, caption: str, names: Sequence[str], *, values: F64, low: F64, high: F64, truth: F64 | None = None
+def with_intervals(
+    name: str, caption: str, names: Sequence[str], numbers: Sequence[F64], *, is_histogram: bool = False
 ) -> Picture:
-    """Draw a bar for each group of values, and its interval; a share below 0 has only an interval."""
-    largest = int(np.argmax(values))
-    alt = f"{len(names)} bar(s); the largest is {names[largest]} with {percent(float(values[largest]))}."
-    true = low[:0] if truth is None else truth
+    """Draw estimates as dots, on an axis that need not have a zero, or shares as bars, which are never below 0.
 
-    def draw(sheet: Sheet) -> str:
-        least, most = min(float(low.min()), 0.0), max(float(high.max()), 0.01, *true.tolist())
-        words = "range; a bar is the share of devices in it"
-        chart = _plot_of(sheet, names, 1.05 * least, 1.05 * most, percent_tick, words)
-        base, half = chart.y.at(0), (chart.x.at(1) - chart.x.at(0)) * 0.45
-        for place, share in enumerate(values.tolist()):
-            outline = f"M{chart.x.at(place) - half:.1f} {base:.1f}V{chart.y.at(max(share, 0.0)):.1f}h{2 * half:.1f}"
-            chart.add(f'<path fill="{BLUE}" fill-opacity="0.35" d="{outline}V{base:.1f}z"/>')
-        _draw_intervals(chart, low, high, true)
-        chart.add(f'<path d="M{chart.x.start:.1f} {base:.1f}H{chart.x.stop:.1f}" stroke="{INK}" stroke-width="0.8"/>')
-        return chart.svg()
-
-    return on_both_sheets(name, caption, alt, draw)
-
-
-def estimates_over_time(
-    name: str, caption: str, labels: Sequence[str], *, values: F64, low: F64, high: F64, truth: F64 | None = None
-) -> Picture:
-    """Draw a number for each period, such as a mean, with its interval; the axis need not begin at zero."""
-    alt = "No estimates."
-    if len(labels):
+    The numbers are estimates, both ends of their intervals and, where it is known, the truth.
+    """
+    values, low, high = numbers[:3]
+    place, ends = int(np.argmax(values)), np.concatenate(numbers[1:])
+    if is_histogram:
+        alt = f"{len(names)} bar(s); the largest is {names[place]} with {percent(float(values[place]))}."
+        least, most = 1.05 * min(float(low.min()), 0.0), 1.05 * max(float(ends.max()), 0.01)
+    else:
         newest = f"{significant(values[-1])} ({significant(low[-1])} to {significant(high[-1])})"
-        alt = f"{len(labels)} estimate(s), {labels[0]} to {labels[-1]}; the newest is {newest}."
-    true = low[:0] if truth is None else truth
-
-    def draw(sheet: Sheet) -> str:
-        ends = np.concatenate([low, high, true])
+        alt = f"{len(names)} estimate(s), {names[0]} to {names[-1]}; the newest is {newest}."
         least, most = float(ends.min()), float(ends.max())
         margin = 0.05 * (most - least) or max(abs(most), 1.0) * 0.05
-        chart = _plot_of(sheet, labels, least - margin, most + margin, plain_number)
+        least, most = least - margin, most + margin
+
+    def draw(sheet: Sheet) -> str:
+        how = (percent_tick, "range; a bar is the share of devices in it") if is_histogram else (plain_number,)
+        chart = _plot_of(sheet, names, Scale(least, most, 240, 10), *how)
+        base, half = chart.y.at(0), (chart.x.at(1) - chart.x.at(0)) * 0.45
         for place, value in enumerate(values.tolist()):
-            at = f'cx="{chart.x.at(place):.1f}" cy="{chart.y.at(value):.1f}"'
-            chart.add(f'<circle {at} r="2.6" stroke="{BLUE}" fill="{BLUE}"/>')
-        _draw_intervals(chart, low, high, true)
+            x, y = chart.x.at(place), chart.y.at(max(value, 0.0) if is_histogram else value)
+            bar = f'fill-opacity="0.35" d="M{x - half:.1f} {base:.1f}V{y:.1f}h{2 * half:.1f}V{base:.1f}z"/>'
+            dot = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" stroke="{BLUE}" fill="{BLUE}"/>'
+            chart.add(f'<path fill="{BLUE}" {bar}' if is_histogram else dot)
+        _draw_intervals(chart, *numbers[1:])
+        if is_histogram:
+            line = f"M{chart.x.start:.1f} {base:.1f}H{chart.x.stop:.1f}"
+            chart.add(f'<path d="{line}" stroke="{INK}" stroke-width="0.8"/>')
         return chart.svg()
 
     return on_both_sheets(name, caption, alt, draw)
 
 
 def _plot_of(
-    sheet: Sheet, names: Sequence[str], least: float, most: float, number: Callable[[float], str], xlabel: str = ""
+    sheet: Sheet, names: Sequence[str], y: Scale, number: Callable[[float], str] = plain_number, xlabel: str = ""
 ) -> Chart:
-    height = HEIGHT + 3.6 * sheet.font
-    y = Scale(least, most, height - 3.6 * sheet.font, 10)
     widest = max(sheet.text_width(number(tick)) for tick in y.ticks())
     x = Scale(-0.6, max(len(names), 2) - 0.4, 10 + widest, sheet.width - 14)
-    chart = sheet.chart(height, x, y)
-    chart.axes(xlabel, columns=named_columns(chart, sheet, names), number=number)
+    chart = sheet.chart(y.start + 3.6 * sheet.font, x, y)
+    chart.axes(xlabel, columns=names, number=number)
     return chart
 
 
-def _draw_intervals(chart: Chart, low: F64, high: F64, truth: F64) -> None:
+def _draw_intervals(chart: Chart, low: F64, high: F64, truth: F64 | None = None) -> None:
     """Draw the intervals, and a stroke across each at the truth, if that is known."""
     for place in range(low.size):
         x, bottom, top = chart.x.at(place), chart.y.at(float(low[place])), chart.y.at(float(high[place]))
         ends = "".join(f"M{x - 3:.1f} {y:.1f}h6" for y in (bottom, top))
         chart.add(f'<path d="M{x:.1f} {bottom:.1f}V{top:.1f}{ends}" stroke="{BLUE}" fill="none" stroke-width="1.2"/>')
     half = (chart.x.at(1) - chart.x.at(0)) * 0.2
-    for place, true in enumerate(truth.tolist()):
+    for place, true in enumerate([] if truth is None else truth.tolist()):
         x, y = chart.x.at(place), chart.y.at(true)
         chart.add(f'<path d="M{x - half:.1f} {y:.1f}H{x + half:.1f}" stroke="{VERMILION}" stroke-width="2"/>')
 
@@ -175,9 +154,8 @@ class Dots:
                 x, y = chart.x.at(float(self.truth[row])), chart.y.at(row)
                 chart.add(f'<path d="M{x:.1f} {y - 5:.1f}v10" stroke="{VERMILION}" stroke-width="2"/>')
         self._draw_key(chart)
-        if not sheet.is_narrow:
-            ends = {"share": self.shares, "low": self.low, "high": self.high, "truth": self.truth}
-            chart.add(cursor_numbers(self.names, [cursor_series("", self.sure, unsure=self.words[1], **ends)]))
+        ends = {"share": self.shares, "low": self.low, "high": self.high, "truth": self.truth}
+        chart.add_cursor("y", self.names, [cursor_series("", self.sure, unsure=self.words[1], **ends)])
         return chart.svg()
 
     def _plot(self, sheet: Sheet) -> Chart:
@@ -193,9 +171,7 @@ class Dots:
         height = 34 + ROW * max(count, 2) + 3.6 * sheet.font
         x = Scale(least - margin * (least < 0), most + margin, left, sheet.width - 20)
         y = Scale(max(count, 2) - 0.5, -0.5, height - 3.6 * sheet.font, 34)
-        chart = sheet.chart(height, x, y)
-        chart.numbers["cursor"] = f"y {y.at(0):.1f} {y.at(max(count - 1, 0)):.1f}"
-        return chart
+        return sheet.chart(height, x, y)
 
     def _draw_row(self, chart: Chart, row: int) -> None:
         share, low, high = float(self.shares[row]), float(self.low[row]), float(self.high[row])
@@ -296,7 +272,6 @@ class Cells:
         x = Scale(0, columns, left, sheet.width - 8)
         y = Scale(0, rows, top, top + rows * height_of_row)
         chart = sheet.chart(y.stop + 1.5 * height_of_row + 8, x, y)
-        chart.numbers["cursor"] = f"y {y.at(0.5):.1f} {y.at(rows - 0.5):.1f}"
         width, digit = x.at(1) - x.at(0), sheet.text_width("0")
         self._draw_key(chart, sheet)
         for place, label in enumerate(sheet.names(self.labels[1])):
@@ -310,13 +285,12 @@ class Cells:
         chart.text(left - 6, below, OVERALL, MUTED, "end")
         for column in range(columns if has_text else 0):
             chart.text(x.at(column + 0.5), below, _short(float(self.overall[column])), MUTED, "middle")
-        if not sheet.is_narrow:
-            columns = zip(self.labels[1], self.sure.T, *(array.T for array in (self.shares, *self.ends)), strict=True)
-            series = [
-                cursor_series(label, sure, unsure=ALIKE, share=share, low=low, high=high)
-                for label, sure, share, low, high in columns
-            ]
-            chart.add(cursor_numbers(self.labels[0], series))
+        each = zip(self.labels[1], self.sure.T, *(array.T for array in (self.shares, *self.ends)), strict=True)
+        series = [
+            cursor_series(label, sure, unsure=ALIKE, share=share, low=low, high=high)
+            for label, sure, share, low, high in each
+        ]
+        chart.add_cursor("y", self.labels[0], series, shift=0.5)
         return chart.svg()
 
     def _draw_cell(self, chart: Chart, row: int, column: int, *, has_text: bool) -> None:

@@ -22,7 +22,6 @@ from overstory.presentation.charts.drawing import (
     Scale,
     Sheet,
     apart,
-    cursor_numbers,
     cursor_series,
     drawable,
     on_both_sheets,
@@ -131,7 +130,7 @@ def _described(labels: Sequence[str], lines: Sequence[Line], events: Sequence[Ev
 
 def _drawing(sheet: Sheet, labels: Sequence[str], lines: Sequence[Line], events: Sequence[Event], xlabel: str) -> str:
     chart = _plot(sheet, len(labels), lines, events)
-    chart.axes(xlabel, columns=named_columns(chart, sheet, labels), number=percent_tick)
+    chart.axes(xlabel, columns=labels, number=percent_tick)
     zero = chart.y.at(0)
     chart.add(f'<path d="M{chart.x.start:.1f} {zero:.1f}H{chart.x.stop:.1f}" stroke="{INK}" data-zero="{zero:.1f}"/>')
     _draw_events(chart, sheet, events)
@@ -139,9 +138,8 @@ def _drawing(sheet: Sheet, labels: Sequence[str], lines: Sequence[Line], events:
         chart.add("".join(_line(chart, number, line)))
     _draw_names(chart, sheet, lines)
     _draw_key(chart, sheet)
-    if not sheet.is_narrow:  # once is enough
-        series = [cursor_series(one.name, one.detected, share=one.shares, low=one.low, high=one.high) for one in lines]
-        chart.add(cursor_numbers(labels, series))
+    series = [cursor_series(one.name, one.detected, share=one.shares, low=one.low, high=one.high) for one in lines]
+    chart.add_cursor("x", labels, series)
     return chart.svg()
 
 
@@ -158,21 +156,7 @@ def _plot(sheet: Sheet, columns: int, lines: Sequence[Line], events: Sequence[Ev
     first, last = (0, columns - 1) if columns > 1 else (-1, 1)
     x = Scale(first, last, 5 + sheet.text_width("-0.25%"), sheet.width - 14 - names)
     y = Scale(least - margin * (least < 0), most + margin, height - 3.6 * sheet.font, above)
-    chart = sheet.chart(height, x, y)
-    chart.numbers["cursor"] = f"x {x.at(0):.1f} {x.at(max(columns - 1, 0)):.1f}"
-    return chart
-
-
-def named_columns(chart: Chart, sheet: Sheet, labels: Sequence[str]) -> list[tuple[float, str]]:
-    """Return the columns whose name has room at the axis, equally far apart; the newest is one of them."""
-    room = max((sheet.text_width(label) for label in labels), default=0) + 2 * sheet.font
-    most = max(2, int((chart.x.stop - chart.x.start) / room) + 1)
-    step = max(1, -(-(len(labels) - 1) // (most - 1)))
-    places = list(range(len(labels) - 1, -1, -step))
-    newest = (
-        min(chart.x.at(places[0]), chart.sheet.width - room / 2) if places else 0.0
-    )  # it is moved where it would be cut
-    return [(place, labels[place]) for place in places if place == places[0] or newest - chart.x.at(place) > room - 4]
+    return sheet.chart(height, x, y)
 
 
 def _draw_events(chart: Chart, sheet: Sheet, events: Sequence[Event]) -> None:
