@@ -140,7 +140,7 @@ REFUSED = {
         ("s.csv --column kwh --numeric --epsilon 1 --epsilon-permanent 2", "all reports of a number are the same"),
         ("s.csv --column kwh --numeric --range 2 1", "minimum = 2.0 is not below maximum = 1.0"),
         ("s.csv --column kwh --numeric --oracle grr", "grr gives no mean of numbers: choose auto or hybrid"),
-        ("s.csv --column kwh --numeric ranges --oracle hybrid", "hybrid gives no ranges of numbers"),
+        ("s.csv --column kwh --numeric distribution --oracle hybrid", "hybrid gives no distribution of numbers"),
         ("s.csv --column state --numeric", "state"),
         ("s.csv --column state --separator ''", "give the text between two items"),
         ("s.csv --column state --separator ';' --oracle grr", "there is no mechanism 'grr' for sets"),

@@ -185,10 +185,10 @@ COLLECT: Final = Command(
     ),
     Option(
         "--numeric",
-        "collect numbers as they are, and learn their mean (default), their distribution, or shares of ranges",
+        "collect numbers as they are, and learn their mean (default) or their distribution",
         nargs="?",
         const="mean",
-        choices=("mean", "distribution", "ranges"),
+        choices=("mean", "distribution"),
     ),
     Option(
         "--range",
