@@ -310,8 +310,6 @@ REFUSED = {
         (f"{GIVEN} --alpha 7", "alpha = 7.0"),
         (f"{GIVEN} --params nowhere.csv", "nowhere.csv"),
         (f"{GIVEN} --params malformed.csv", "line 2, field q"),
-        (f"{FOR_STRINGS} --num-bits 0", "num_bits (k) = 0"),
-        (f"{FOR_STRINGS} --num-cohorts 0", "num_cohorts (m) = 0"),
         ("--domain-size 9 --epsilon 1e-300 --reports 5", "reaches epsilon 1e-300"),
         ("--domain-size 9 --epsilon 1e-300 --epsilon-permanent 1e-299 --reports 5", "reaches epsilon 1e-300"),
     ],
