@@ -7,6 +7,7 @@ from typing import Final
 from overstory.cli.command import (
     AT_LEAST_ONE,
     CSV,
+    TABLES,
     Command,
     Form,
     Forms,
@@ -266,6 +267,7 @@ COMPARE: Final = Command(
         fits=AT_LEAST_ONE,
     ),
     Option("--seed", "seed of the simulation (default: 0)", "S", int, 0),
+    TABLES,
     more="""\
 Ranks the registered oracles by their exact average error over the domain, which no population changes. With
 --epsilon-permanent: the oracles that memoize and send fresh reports; without: those that send one report. Among the
