@@ -19,7 +19,10 @@ def run(args: argparse.Namespace) -> Answer:
     if args.registry is not None:
         return _plan_registry(args)
     if args.yearly is not None:
-        return _choose_for_a_year(args)
+        from overstory.planning.yearly import SHARE, YearPlan
+
+        year = YearPlan(args.reports, args.domain_size, args.yearly, args.metrics, args.period, args.share or SHARE)
+        return Answer(year.to_json(), year.blocks())
     if args.domain_size is not None:
         return _choose(args)
     from overstory.planning import plan_from_needs, plan_from_parameters
@@ -48,14 +51,6 @@ def _choose(args: argparse.Namespace) -> Answer:
     best = recommend(plan.ranking)
     recommended = ranking_blocks((best,), None, best, plan.instead)
     return Answer(plan.to_json(), chain(recommended, [Lines(*plan.detection())]))
-
-
-def _choose_for_a_year(args: argparse.Namespace) -> Answer:
-    """Compare the ways to keep within a bound on any year."""
-    from overstory.planning.yearly import SHARE, YearPlan
-
-    plan = YearPlan(args.reports, args.domain_size, args.yearly, args.metrics, args.period, args.share or SHARE)
-    return Answer(plan.to_json(), plan.blocks())
 
 
 def _plan_registry(args: argparse.Namespace) -> Answer:
