@@ -8,7 +8,7 @@ import numpy as np
 
 from overstory.planning import RapporPlan, plan_from_needs, plan_from_parameters
 from overstory.planning.detection import count_error, critical_value, detectable_frequency, reports_needed
-from overstory.planning.needs import sufficient_permanent
+from overstory.planning.needs import design, sufficient_permanent
 from overstory.privacy import statement, terms_of
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import mechanism
@@ -55,19 +55,21 @@ def line(name: str, plan: RapporPlan) -> None:
     print(f"{name:<12} {letters:<44} {errors}  {epsilons}  eps_n {several}  any two {plan.privacy.epsilon_any[2]:.2f}")
 
 
+def sized(permanent: float, *, num_bits: int = 128, num_hashes: int = 1) -> RapporPlan:
+    """Return the best plan of these sizes within the paper's epsilon of a report, and `permanent`."""
+    built = design(BUDGETS[0], permanent, num_bits=num_bits, num_hashes=num_hashes, num_cohorts=16)
+    return plan_from_parameters(built, REPORTS, CANDIDATES)
+
+
 def gain() -> None:
     """The paper's parameters and ours at the same two epsilons, on section 5.2's collection."""
     paper = plan_from_parameters(PAPER, REPORTS, CANDIDATES)
     line("paper", paper)
-    for name, more in (
-        ("ours", {"num_bits": 128, "num_cohorts": 16}),
-        ("ours", {"num_bits": 256, "num_cohorts": 16}),
-        ("ours, sized", {}),
-        ("two hashes", {"num_bits": 128, "num_cohorts": 16, "num_hashes": 2}),
-    ):
-        plan = plan_from_needs(*BUDGETS, REPORTS, CANDIDATES, **more)
-        line(name, plan)
-    plan = plan_from_needs(*BUDGETS, REPORTS, CANDIDATES, num_bits=128, num_cohorts=16)
+    plan = sized(BUDGETS[1])
+    line("ours", plan)
+    line("ours", sized(BUDGETS[1], num_bits=256))
+    line("ours, sized", plan_from_needs(*BUDGETS, REPORTS, CANDIDATES))
+    line("two hashes", sized(BUDGETS[1], num_hashes=2))
     ratio, (less, more) = paper.standard_error / plan.standard_error, (of.privacy.epsilon_n for of in (paper, plan))
     higher = [n for n in more if more[n] > less[n] + 1e-6]
     print(f"gain: {ratio:.3f} in standard error, {ratio**2:.2f} in reports; higher eps_n at n = {higher}")
@@ -77,7 +79,7 @@ def trade() -> None:
     """The permanent budget against any two reports, at one standard error."""
     enough = sufficient_permanent(BUDGETS[0])
     for permanent in (BUDGETS[0], 1.2, enough, 2.0, 3.0, BUDGETS[1], 6.0, 10.0):
-        plan = plan_from_needs(BUDGETS[0], permanent, REPORTS, CANDIDATES, num_bits=128, num_cohorts=16)
+        plan = sized(permanent)
         shown = f"standard error {plan.standard_error:6.0f}  any 2 reports {plan.privacy.epsilon_any[2]:8.2f}"
         print(f"eps_permanent {permanent:7.4f}  {shown}  eps_2 {plan.privacy.epsilon_n[2]:.3f}")
 
@@ -98,7 +100,7 @@ def figure_6() -> None:
     built = mechanism("rappor", num_bits=128, num_hashes=2, num_cohorts=32, f=0.75, p=0.5, q=0.75)
     for name, plan in (
         ("paper", plan_from_parameters(built, 14_000_000, 8616)),
-        ("ours", plan_from_needs(built.epsilon_report, built.epsilon_permanent, 14_000_000, 8616, num_bits=128)),
+        ("ours", plan_from_needs(built.epsilon_report, built.epsilon_permanent, 14_000_000, 8616)),
     ):
         error = count_error(plan.mechanism, 14_000_000, 0.0, plan.num_fitted) / 14_000_000
         detectable = f"Bonferroni {plan.detectable_frequency:.3%}, FDR {plan.detectable_frequency_fdr:.3%}"

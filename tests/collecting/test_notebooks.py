@@ -103,7 +103,6 @@ RESULTS = {
     "sets": lambda: overstory.survey_sets(["a;b", "b", HOSTILE] * 2_000, epsilon=4, rng=1),
     "mean": lambda: overstory.survey_numbers(np.arange(8_000) % 90, 2, rng=1),
     "distribution": lambda: overstory.survey_numbers(np.arange(8_000) % 90, 2, learn="distribution", rng=1),
-    "ranges": lambda: overstory.survey_numbers(np.arange(8_000) % 90, 2, learn="ranges", rng=1),
     "search": searched,
     "plan for a domain": lambda: plan_for_domain(9, 1.0, 10_000, share=0.2),
     "plan by RAPPOR": lambda: plan_from_needs(1.0, 2.0, 10_000, 20),
@@ -144,7 +143,7 @@ def test_a_result_shows_itself_as_table_frame_picture_page_and_notes(name):
     assert set(rows[0]) - {"source"} <= set(frame.columns)
 
 
-TRIALS = {name: RESULTS[name] for name in ("table", "sets", "mean", "distribution", "ranges")}
+TRIALS = {name: RESULTS[name] for name in ("table", "sets", "mean", "distribution")}
 
 
 @pytest.mark.parametrize("name", TRIALS)

@@ -117,8 +117,7 @@ def plan(place):
             run(place, f"plan {PARAMS} --reports 100000 --candidates 200 --share 0.01 --json"),
             run(
                 place,
-                "plan --epsilon 1 --epsilon-permanent 4 --num-bits 32 --reports 100000 --candidates 50 -o planned.csv "
-                "--json",
+                "plan --epsilon 1 --epsilon-permanent 4 --reports 100000 --candidates 50 -o planned.csv --json",
                 "planned.csv",
             ),
             run(place, "plan --domain-size 20 --epsilon 1 --reports 10000 --json"),

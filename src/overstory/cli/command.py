@@ -257,8 +257,6 @@ class Command:
                 runs=self._runs, check_options=self.check, json=False, writes_tables=self._writes_tables
             )
             common = parser.add_argument_group("of every command")
-            if self._writes_tables and all(option.key != "output" for option in self.options):
-                Option("--output", "write the tables: .csv, .md or .tex (LaTeX)", type=_of_tables).add_to(common)
             if self._prints_json:
                 common.add_argument("--json", action="store_true", help="print the outcome as JSON")
             common.add_argument("--quiet", action="store_true", help="print no progress bar and no closing line")
@@ -277,14 +275,6 @@ class Command:
         given = [option.shown for option in chosen]
         for rule in self.rules:
             rule.check(given)
-
-
-def _of_tables(output: str) -> str:
-    if not output.endswith((".csv", ".md", ".tex")):
-        raise argparse.ArgumentTypeError(
-            f"{output!r:.60} is no file of tables: give one that ends in .csv, .md or .tex"
-        )
-    return output
 
 
 PREFIX: Final = "OVERSTORY_"
@@ -492,13 +482,17 @@ def is_table(output: str | None) -> bool:
     return (output or "").endswith(tuple(ENDINGS))
 
 
+OF_TABLES: Final = "tables are written into a file that ends in .csv, .md or .tex"
+TABLES: Final = Option("--output", "write the tables: .csv, .md or .tex (LaTeX)", fits=(is_table, OF_TABLES))
+
+
 def write_tables(output: str, blocks: Iterable[Block]) -> None:
     """Write the tables of an answer in the form that the file's ending says."""
     from overstory.files.io import writing_text
     from overstory.presentation.result import ENDINGS, in_form
 
     if not is_table(output):
-        raise ParameterError(f"{output}: a table is written into a file that ends in .csv, .md or .tex")
+        raise ParameterError(f"--output {output}: {OF_TABLES}")
     with writing_text(output) as text:
         text.write(in_form(blocks, ENDINGS[output[output.rindex(".") :]]))
 

@@ -261,18 +261,15 @@ def rank_item_mechanisms(
         return ItemChoice(built, written, error, left_out, math.hypot(error, share * left_out))
 
     choices = [choice(item_bits(domain_size=domain_size, most=most, epsilon=epsilon), {"epsilon": epsilon}, most)]
-    for length, inner in product(_lengths(min(most, domain_size)), INNER):
+    longest = min(most, domain_size)
+    spread = {round(longest ** (place / (TRIED - 1))) for place in range(TRIED)}
+    lengths = range(1, longest + 1) if longest <= TRIED else sorted(spread)
+    for length, inner in product(lengths, INNER):
         written: dict[str, Any] = {"epsilon": epsilon, "length": length, "inner": inner}
         choices.append(choice(padding_and_sampling(domain_size=domain_size, most=most, **written), written, length))
     most_left_out = max(MOST_LEFT_OUT, choices[0].left_out)  # what `most` itself leaves out cannot be helped
     fair = (each for each in choices if each.left_out <= most_left_out)
     return tuple(sorted(fair, key=lambda each: each.error))
-
-
-def _lengths(most: int) -> list[int]:
-    if most <= TRIED:
-        return list(range(1, most + 1))
-    return sorted({round(most ** (place / (TRIED - 1))) for place in range(TRIED)})
 
 
 def other_mechanism(ranking: Sequence[ItemChoice]) -> str:

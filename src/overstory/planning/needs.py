@@ -8,7 +8,6 @@ number of reports may reveal, in one direction. docs/explanation/planning.md has
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Final
@@ -123,12 +122,12 @@ def plan_from_needs(
     *,
     alpha: float = ALPHA,
     share: float | None = None,
-    num_bits: int | None = None,
-    num_hashes: int | None = None,
-    num_cohorts: int | None = None,
     hash_key: str = "",
 ) -> RapporPlan:
     """Return the plan of the RAPPOR with the smallest standard error whose exact epsilons are within the budgets.
+
+    It has 1 to 4 hashes, and the fewest bits and cohorts with which collisions cost at most five percent. With `design`
+    and `plan_from_parameters` other sizes are planned.
 
     Parameters
     ----------
@@ -138,9 +137,6 @@ def plan_from_needs(
         The collection: N, one report a device, and M.
     alpha, share
         As in `plan_from_parameters`.
-    num_bits, num_hashes, num_cohorts
-        Fix k, h, m; otherwise h is chosen among 1 to 4, and the fewest bits and cohorts with which
-        collisions cost at most five percent.
     hash_key
         The public key of the Bloom filter's hashes.
 
@@ -151,26 +147,20 @@ def plan_from_needs(
 
     Examples
     --------
-    >>> plan = plan_from_needs(1.0743, 4.3945, 10**6, 200, num_bits=128, num_cohorts=16)
+    >>> plan = plan_from_needs(1.0743, 4.3945, 10**6, 200)
     >>> {letter: round(value, 4) for letter, value in plan.parameters.items()}
-    {'k': 128, 'h': 1, 'm': 16, 'p': 0.2239, 'q': 0.5307, 'f': 0.2}
-    >>> round(plan.standard_error)  # with the paper's f = p = 1/2, q = 3/4 and h = 2, which spend as much, it is 2976
-    1880
+    {'k': 128, 'h': 1, 'm': 32, 'p': 0.2239, 'q': 0.5307, 'f': 0.2}
+    >>> round(plan.standard_error)  # with the paper's f = p = 1/2, q = 3/4, h = 2 and m = 16, which spend as much, 2976
+    1832
     """
     _check_budgets(epsilon_report, epsilon_permanent)
     num_reports, num_candidates = check_collection(num_reports, num_candidates)
 
     designs = []
-    for hashes in _allowed(num_hashes, num_bits):
-        small = design(
-            epsilon_report,
-            epsilon_permanent,
-            num_bits=SIZES[0] if num_bits is None else num_bits,
-            num_hashes=hashes,
-            num_cohorts=1 if num_cohorts is None else num_cohorts,
-            hash_key=hash_key,
-        )
-        designs.append(_sized(small, num_reports, num_candidates, alpha, num_bits=num_bits, num_cohorts=num_cohorts))
+    for hashes in HASHES:
+        sizes = {"num_bits": SIZES[0], "num_hashes": hashes, "num_cohorts": 1}
+        small = design(epsilon_report, epsilon_permanent, **sizes, hash_key=hash_key)
+        designs.append(_sized(small, num_reports, num_candidates, alpha))
     best = min(designs, key=lambda mechanism: rare_error(mechanism, num_reports, num_candidates, alpha))
     return plan_from_parameters(best, num_reports, num_candidates, alpha=alpha, share=share)
 
@@ -184,15 +174,6 @@ def _check_budgets(epsilon_report: float, epsilon_permanent: float) -> None:
             f"epsilon_permanent = {epsilon_permanent} is below epsilon_report = {epsilon_report}: all reports of a "
             "value together reveal at least what one does; lower epsilon_report or raise epsilon_permanent"
         )
-
-
-def _allowed(num_hashes: int | None, num_bits: int | None) -> Sequence[int]:
-    """Return the numbers of hashes to try; one that is asked for is tried, and refused, whatever the size."""
-    if num_hashes is None:
-        return [h for h in HASHES if num_bits is None or h < num_bits] or HASHES
-    if num_hashes < 1:
-        raise ParameterError(f"num_hashes (h) = {num_hashes!r}: give a whole number of at least 1")
-    return [num_hashes]
 
 
 def best_channel(growth: float, ceiling: float) -> tuple[float, float]:
@@ -260,24 +241,14 @@ def _up(value: float) -> int:
     return math.ceil(value * GRID - 1e-3)
 
 
-def _sized(
-    mechanism: BitMechanism,
-    num_reports: int,
-    num_candidates: int,
-    alpha: float,
-    *,
-    num_bits: int | None,
-    num_cohorts: int | None,
-) -> BitMechanism:
+def _sized(mechanism: BitMechanism, num_reports: int, num_candidates: int, alpha: float) -> BitMechanism:
     """Return the same channels over the fewest bits, then the fewest cohorts, whose collisions cost at most 5%."""
     given, hashes = mechanism.parameters, int(mechanism.parameters["num_hashes"])
-    sizes = SIZES if num_bits is None else (num_bits,)
     most = max(1, min(MAX_COHORTS, num_reports // COHORT_REPORTS))
-    cohorts = [1 << power for power in range(most.bit_length())] if num_cohorts is None else [num_cohorts]
     alone = BitMechanism("basic-rappor", {}, OneHot(2), mechanism.rounds)  # one bit that nothing collides with
     enough = TOLERANCE * count_error(alone, num_reports, 0.0, 1) / math.sqrt(hashes)
     pairs = num_candidates * (num_candidates - 1) / 2
-    for bits, groups in product(sizes, cohorts):
+    for bits, groups in product(SIZES, (1 << power for power in range(most.bit_length()))):
         # The same channels over a filter of another size: privacy does not depend on it.
         filters = Bloom(bits, hashes, groups, given["hash_family"], given["hash_key"])
         parameters = {**given, "num_bits": bits, "num_cohorts": groups}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.analysis.kinds.base import Rng, SimulatedDevices, generator
+from overstory.analysis.kinds.base import Rng, generator
 from overstory.analysis.kinds.numbers import simulate_payloads
 from overstory.analysis.numeric.quantities import NumberEstimate, Quantity, draw_quantities, estimate_numbers
 from overstory.analysis.reports import ReportBatch
@@ -20,19 +20,19 @@ from overstory.files.recognition import number_form
 from overstory.presentation.document import Block, Column, Table
 from overstory.presentation.formats import percent, significant
 from overstory.presentation.svg import Picture
-from overstory.protocol.domains.numbers import Bins, Interval
+from overstory.protocol.domains.numbers import Interval
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Kind
 from overstory.protocol.kinds.registry import any_mechanism
-from overstory.protocol.numeric.ranges import RangeRandomizer
-from overstory.trial.population import TAILS, People, empty, round_bins, symbols
+from overstory.trial.population import TAILS, People, empty, round_bins
 from overstory.trial.run import CHUNK, Trial, TrialBudget, count_here
 
 F64 = NDArray[np.float64]
 
-Learned = Literal["mean", "distribution", "ranges"]
-LEARNED: Final[tuple[Learned, ...]] = get_args(Learned)
-RANGE_BINS: Final = 64  # bins that ranges are asked for in
+Learned = Literal["mean", "distribution"]
+LEARNED: Final[Mapping[Learned, str]] = {"mean": "hybrid", "distribution": "square-wave"}
+"""What is learned of numbers, and by which mechanism."""
+RANGE_BINS: Final = 64  # round steps in which a range is chosen
 CHOSEN: Final = (
     f"the range was chosen by the numbers themselves ({TAILS[0]:.0%} to {TAILS[1]:.0%} quantile); a real collection "
     "must fix it beforehand: "
@@ -165,18 +165,6 @@ def read_column_of_numbers(path: str, column: str, **how: Any) -> Numbers:
     return numbers
 
 
-def mechanism_for(learned: Learned, oracle: str, epsilon: float, domain: Interval) -> Kind:
-    """Return the mechanism of what is to be learned."""
-    if learned not in LEARNED:
-        raise ParameterError(f"{learned!r} is not learned of numbers: choose one of {', '.join(LEARNED)}")
-    name = {"ranges": "ranges", "distribution": "square-wave", "mean": "hybrid"}[learned]
-    if oracle not in {"auto", name}:
-        raise ParameterError(f"{oracle} gives no {learned} of numbers: choose auto or {name}")
-    if learned == "ranges":
-        return RangeRandomizer(RANGE_BINS, epsilon)
-    return any_mechanism(name, epsilon=epsilon, **domain.completes(""))
-
-
 def collect_numbers(
     held: Numbers,
     budget: TrialBudget,
@@ -189,7 +177,11 @@ def collect_numbers(
     advance: Advance = lambda _: None,
 ) -> NumberTrial:
     """Let each number be reported once, and learn from the reports alone."""
-    numbers = held.values
+    if learned not in LEARNED:
+        raise ParameterError(f"{learned!r} is not learned of numbers: choose one of {', '.join(LEARNED)}")
+    name, numbers = LEARNED[learned], held.values
+    if oracle not in {"auto", name}:
+        raise ParameterError(f"{oracle} gives no {learned} of numbers: choose auto or {name}")
     if minimum is None or maximum is None:
         low, high = np.quantile(numbers, TAILS).tolist()
         around = round_bins(low, high, RANGE_BINS)
@@ -198,25 +190,21 @@ def collect_numbers(
     else:
         low, high, chosen = minimum, maximum, []
     domain = Interval(low, high)
-    built: Any = mechanism_for(learned, oracle, budget.epsilon, domain)
+    built: Any = any_mechanism(name, epsilon=budget.epsilon, **domain.completes(""))
     drawn = np.random.default_rng([seed, 3]) if isinstance(seed, int) else seed
-    shown: Any = Bins(domain.minimum, domain.maximum, RANGE_BINS) if learned == "ranges" else domain
 
     def batches() -> Iterator[ReportBatch]:
         for start in range(0, numbers.size, CHUNK):
             some = numbers[start : start + CHUNK]
-            if learned == "ranges":
-                yield SimulatedDevices.holding(built, range(shown.count), symbols(shown, some), drawn).report()
-            else:
-                bits = simulate_payloads(built, some, drawn).astype(np.uint64).reshape(-1, 1)
-                yield ReportBatch(np.zeros(some.size, np.uint16), bits, built.payload_bits, 1)
+            bits = simulate_payloads(built, some, drawn).astype(np.uint64).reshape(-1, 1)
+            yield ReportBatch(np.zeros(some.size, np.uint16), bits, built.payload_bits, 1)
             advance(some.size)
 
     counts = count_here(built, batches())
     outside = int(((numbers < domain.minimum) | (numbers > domain.maximum)).sum())
     if outside:
         chosen.append(f"{outside:,} numbers lie outside the range and count as the nearest end")
-    estimate = estimate_numbers(built, shown, counts)
+    estimate = estimate_numbers(built, domain, counts)
     truth = tuple(_truth(row, np.clip(numbers, domain.minimum, domain.maximum), domain) for row in estimate.quantities)
     return NumberTrial(held, built, estimate, truth, tuple(chosen))
 
@@ -250,8 +238,8 @@ def survey_numbers(
         A Series of pandas or Polars, an Arrow array, a NumPy array, or a list, of numbers.
     epsilon
         What a row's report may reveal, in nats; smaller is more private.
-    learn : {"mean", "distribution", "ranges"}
-        What is estimated: one mean; a histogram with quantiles; or shares of ranges of the values.
+    learn : {"mean", "distribution"}
+        What is estimated: one mean, or a histogram with quantiles.
     minimum, maximum
         The range; numbers outside count as the nearest end. Unless given it is chosen by the numbers, and a note says
         so: a real collection must fix it beforehand.

@@ -93,7 +93,10 @@ def arranged(
     labels = []
     for axis, texts in enumerate(values):
         listed, places, note = _places(names[axis], texts)
-        counts = _moved(counts, axis, places, len(listed))
+        rows = counts if axis == 0 else counts.T
+        added = np.zeros((len(listed), rows.shape[1]), np.int64)  # by their new places
+        np.add.at(added, places, rows)
+        counts = added if axis == 0 else added.T
         labels.append(listed)
         notes = [*notes, note] if note else notes
     if counts.size > MOST_CELLS:
@@ -120,14 +123,6 @@ def _places(name: str, texts: list[str]) -> tuple[tuple[str, ...], I64, str]:
         raise ParameterError(f"{name} has one value alone, {texts[0]!r}: nothing can depend on it")
     rank = {text: place for place, text in enumerate(ordered)}
     return tuple(ordered), np.array([rank[text] for text in texts], np.int64), ""
-
-
-def _moved(counts: I64, axis: int, places: I64, size: int) -> I64:
-    """Add the rows (or the columns) up by their new places."""
-    rows = counts if axis == 0 else counts.T
-    moved = np.zeros((size, rows.shape[1]), np.int64)
-    np.add.at(moved, places, rows)
-    return moved if axis == 0 else moved.T
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,6 +7,7 @@ from typing import Final
 from overstory.cli.command import (
     AT_LEAST_ONE,
     CSV,
+    TABLES,
     Command,
     Form,
     Forms,
@@ -89,9 +90,6 @@ PLAN: Final = Command(
         "for given needs",
         Option("--epsilon"),
         Option("--epsilon-permanent"),
-        Option("--num-bits", "bits of a report (default: chosen)", "K", int),
-        Option("--num-hashes", "hashes of a value (default: chosen)", "H", int),
-        Option("--num-cohorts", "cohorts (default: chosen)", "M", int),
     ),
     Group(
         "for a known domain",
@@ -154,9 +152,6 @@ With --domain-size and --yearly it compares the ways to keep within that epsilon
                     "--epsilon",
                     "--epsilon-permanent",
                     "--candidates",
-                    "--num-bits",
-                    "--num-hashes",
-                    "--num-cohorts",
                     "--share",
                 ),
             ),
@@ -185,10 +180,10 @@ COLLECT: Final = Command(
     ),
     Option(
         "--numeric",
-        "collect numbers as they are, and learn their mean (default), their distribution, or shares of ranges",
+        "collect numbers as they are, and learn their mean (default) or their distribution",
         nargs="?",
         const="mean",
-        choices=("mean", "distribution", "ranges"),
+        choices=("mean", "distribution"),
     ),
     Option(
         "--range",
@@ -272,6 +267,7 @@ COMPARE: Final = Command(
         fits=AT_LEAST_ONE,
     ),
     Option("--seed", "seed of the simulation (default: 0)", "S", int, 0),
+    TABLES,
     more="""\
 Ranks the registered oracles by their exact average error over the domain, which no population changes. With
 --epsilon-permanent: the oracles that memoize and send fresh reports; without: those that send one report. Among the

@@ -19,17 +19,21 @@ def run(args: argparse.Namespace) -> Answer:
     if args.registry is not None:
         return _plan_registry(args)
     if args.yearly is not None:
-        return _choose_for_a_year(args)
+        from overstory.planning.yearly import SHARE, YearPlan
+
+        year = YearPlan(args.reports, args.domain_size, args.yearly, args.metrics, args.period, args.share or SHARE)
+        return Answer(year.to_json(), year.blocks())
     if args.domain_size is not None:
         return _choose(args)
+    from overstory.planning import plan_from_needs, plan_from_parameters
+
+    collection, tested = (args.reports, args.candidates), {"alpha": args.alpha, "share": args.share}
     if args.params:
         from overstory.files.rappor import read_params
-        from overstory.planning import plan_from_parameters
 
-        mechanism = read_params(args.params).mechanism()
-        plan = plan_from_parameters(mechanism, args.reports, args.candidates, alpha=args.alpha, share=args.share)
+        plan = plan_from_parameters(read_params(args.params).mechanism(), *collection, **tested)
     else:
-        plan = _plan_from_needs(args)
+        plan = plan_from_needs(args.epsilon, args.epsilon_permanent, *collection, **tested)
     args.writes_tables = is_table(args.output) and not args.output.endswith(".csv")
     if args.output and not args.writes_tables:
         _write(args.output, plan)
@@ -49,14 +53,6 @@ def _choose(args: argparse.Namespace) -> Answer:
     return Answer(plan.to_json(), chain(recommended, [Lines(*plan.detection())]))
 
 
-def _choose_for_a_year(args: argparse.Namespace) -> Answer:
-    """Compare the ways to keep within a bound on any year."""
-    from overstory.planning.yearly import SHARE, YearPlan
-
-    plan = YearPlan(args.reports, args.domain_size, args.yearly, args.metrics, args.period, args.share or SHARE)
-    return Answer(plan.to_json(), plan.blocks())
-
-
 def _plan_registry(args: argparse.Namespace) -> Answer:
     """Write oracle and parameters into a registry, from each metric's needs."""
     from overstory.files.io import replacing
@@ -73,22 +69,6 @@ def _plan_registry(args: argparse.Namespace) -> Answer:
     done = f"{plural(len(planned), 'metric')} planned in {target}" if planned else "every metric has its parameters"
     listed = {"file": target, "planned": [one.metric_json() for one in planned]}
     return Answer(listed, [Preformatted("\n".join([*(one.metric_words() for one in planned), done]))])
-
-
-def _plan_from_needs(args: argparse.Namespace) -> RapporPlan:
-    from overstory.planning import plan_from_needs
-
-    return plan_from_needs(
-        args.epsilon,
-        args.epsilon_permanent,
-        args.reports,
-        args.candidates,
-        alpha=args.alpha,
-        share=args.share,
-        num_bits=args.num_bits,
-        num_hashes=args.num_hashes,
-        num_cohorts=args.num_cohorts,
-    )
 
 
 def _write(path: str, plan: RapporPlan) -> None:

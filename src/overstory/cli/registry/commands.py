@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from overstory.cli.command import Command, Needs, Option, flag
+from overstory.cli.command import TABLES, Command, Needs, Option, flag
 
 
 class Question(Option):
@@ -123,6 +123,7 @@ PRIVACY: Final = Command(
     ),
     Option("--shuffled", "also state what a report reveals that arrives shuffled among N others'", "N", int),
     Option("--honest", "with --shuffled: the honest share", "SHARE", float, 1.0),
+    TABLES,
     more="""\
 Give a metric of a registry (--registry FILE), an oracle with its parameters, or --params for RAPPOR. Epsilon is the
 privacy loss (smaller is more private): exact, and rounded up. The odds say what it means: how far a report can move the
