@@ -162,10 +162,6 @@ class Folder:
             content: bytes = stream.read(most)
         return content
 
-    def checksum(self, name: str) -> tuple[int, int]:
-        with self._errors(name), self._system.open_input_stream(f"{self._path}/{name}") as stream:
-            return stream_checksum(stream)
-
     def remove(self, name: str) -> None:
         with self._errors(name):
             self._system.delete_file(f"{self._path}/{name}")
@@ -215,12 +211,6 @@ class Folder:
             reason = reason or without_secrets(str(error).splitlines()[0], self._text)
             shown = f"{self._path}/{name}" if self._is_local else shown_address(name or self.identity)
             raise FolderError(f"{shown}: {reason[:1].lower()}{reason[1:]}") from error
-
-
-def file_checksum(path: Path) -> tuple[int, int]:
-    """Return the size and the CRC-32 of a file."""
-    with path.open("rb") as file:
-        return stream_checksum(file)
 
 
 def stream_checksum(stream: Any) -> tuple[int, int]:
