@@ -5,7 +5,7 @@ import json
 import pytest
 
 from overstory.cli.main import main
-from overstory.collector.ingest.received import Released
+from overstory.collector.ingest import Released
 from overstory.collector.server import counts_text
 from overstory.collector.service import PublicPages
 from overstory.collector.store import open_store

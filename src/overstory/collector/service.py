@@ -12,7 +12,7 @@ from typing import Any, Final
 from overstory.collector.auth import TokenTable
 from overstory.collector.committer import Committer
 from overstory.collector.http.endpoint import Entrance, ReportEndpoint
-from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.ingest import Ingest
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.oblivious.keys import KeyRing
 from overstory.collector.settings import DAY, Limits, UpkeepIntervals
