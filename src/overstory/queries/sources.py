@@ -16,7 +16,7 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import numpy as np
 
-from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch, symmetric
+from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.driver import Run, check_label, read_unit
 from overstory.engines.places import ExportedSet
@@ -55,8 +55,7 @@ class SumsJob(Job):
         watch = self.watch
         assert watch is not None
         sums = watch.sum(batch, pair_reports)
-        upper = sums.pairs[np.triu_indices(len(sums.pairs))]
-        row = np.concatenate((np.array([sums.pair_reports]), sums.ones, upper, sums.seeds))
+        row = np.concatenate((np.array([sums.pair_reports]), sums.ones, sums.upper, sums.seeds))
         return SupportCounts([sums.num_reports], row[None, :])
 
     def sums(self, summed: SupportCounts) -> ReportSums:
@@ -64,7 +63,7 @@ class SumsJob(Job):
         assert watch is not None
         row = summed.ones[0]
         ones, upper, seeds = np.split(row[1:], [watch.num_cells, len(row) - 1 - watch.num_buckets])
-        return ReportSums(summed.num_reports, ones, int(row[0]), symmetric(upper), seeds)
+        return ReportSums(summed.num_reports, ones, int(row[0]), upper, seeds)
 
 
 Counting = Callable[[Job, Sequence[Unit]], "Run"]  # counts units by an engine
