@@ -153,10 +153,6 @@ class Folder:
             info = self._system.get_file_info(f"{self._path}/{name}" if name else self._path)
         return Entry(name, info.size, str(info.mtime_ns)) if info.type == fs.FileType.File else None
 
-    def size(self, name: str) -> int | None:
-        entry = self.entry(name)
-        return None if entry is None else entry.size
-
     def read(self, name: str, most: int = 1 << 30) -> bytes:
         with self._errors(name), self._system.open_input_stream(f"{self._path}/{name}") as stream:
             content: bytes = stream.read(most)
@@ -195,7 +191,8 @@ class Folder:
             with self._errors(name), temporary.open("rb") as source, self._system.open_output_stream(path) as sink:
                 while some := source.read(COPIED):
                     sink.write(some)
-            if self.size(name) != temporary.stat().st_size:
+            written = self.entry(name)
+            if written is None or written.size != temporary.stat().st_size:
                 raise FolderError(f"{self.identity}/{name}: the object store holds another number of bytes than sent")
 
     @contextmanager

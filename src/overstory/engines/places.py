@@ -34,11 +34,12 @@ class ExportedSet:
 
     def place(self, part: PartFile) -> Place:
         """Return where a part lies; FormatError unless it is there, with the size that is listed."""
-        size = self.folder.size(part.file)
-        if size is None:
+        entry = self.folder.entry(part.file)
+        if entry is None:
             raise FormatError(f"{part.file} is listed, and missing", source=self.source)
-        if size != part.bytes:
-            raise FormatError(f"{part.file} has {size:,} bytes, and {part.bytes:,} are listed", source=self.source)
+        if entry.size != part.bytes:
+            problem = f"{part.file} has {entry.size:,} bytes, and {part.bytes:,} are listed"
+            raise FormatError(problem, source=self.source)
         return Place(self.address(part), part.bytes, f"crc32 {part.crc32}", part.reports, part.crc32)
 
 

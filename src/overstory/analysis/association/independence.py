@@ -209,11 +209,10 @@ def depart(table: TableEstimate, alpha: float = 0.05) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Compared:
-    """The share of `column` in the row `row`, less that in the row `against`."""
+    """The share of `column` in the row `row`, less that in another one."""
 
     column: str
     row: str
-    against: str
     estimate: float
     low: float
     high: float
@@ -235,7 +234,7 @@ def compare_rows(table: TableEstimate, against: int, level: float = 0.95) -> lis
                 difference = float(given.shares[row, column] - given.shares[against, column])
                 reach = selection.normal_reach(level) * float(errors[column])
                 ends = difference - reach, difference + reach
-                found.append(Compared(columns[column], rows[row], rows[against], difference, *ends))
+                found.append(Compared(columns[column], rows[row], difference, *ends))
     return found
 
 

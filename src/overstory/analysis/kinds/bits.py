@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from overstory.kernels.devices import StreamKey
 
 
-BITS: Final = "bits, not values: give candidates to `estimate`"
-
-
 class OneHotSupport(Support[BitMechanism]):
     """A bit per symbol: a report supports the symbols whose bits it sets."""
 
@@ -75,10 +72,9 @@ class OneHotSupport(Support[BitMechanism]):
         from overstory.kernels.devices import simulate_bits
 
         rounds = self.mechanism.rounds.permanent, self.mechanism.rounds.instantaneous
-        channels = [None if channel.is_identity else channel.thresholds for channel in rounds]
-        return simulate_bits(
-            table, symbols, cohorts.astype(np.uint16, copy=False), *channels, stream, num_bits=num_bits
-        )
+        permanent, instantaneous = (None if channel.is_identity else channel.thresholds for channel in rounds)
+        own = cohorts.astype(np.uint16, copy=False)
+        return simulate_bits(table, symbols, own, permanent, instantaneous, stream, num_bits=num_bits)
 
     def simulate_held(
         self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey, num_bits: int
@@ -89,6 +85,9 @@ class OneHotSupport(Support[BitMechanism]):
         return bits[:, : -(-num_bits // 64)]
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count bits by cohort; which values those of filters and of sampled bits are of, an estimate says."""
+        if not self.encoding.pure:
+            self.refuse_values(values, "bits, not values: give candidates to `estimate`")
         return chosen(batch.accumulate(), values)
 
 
@@ -100,10 +99,6 @@ class BloomSupport(OneHotSupport):
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
         return positions_of(self.encoding, values)
-
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        self.refuse_values(values, BITS)
-        return batch.accumulate()
 
     def estimate(
         self,
@@ -154,11 +149,6 @@ class SampledSupport(OneHotSupport):
         """Encode distances from the cohort."""
         distances = ((symbols.astype(np.int64) - cohorts) % self.encoding.domain_size).astype(np.int32)
         return self.simulate_held(table, distances, np.zeros(len(symbols), np.uint16), stream, self.encoding.num_bits)
-
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits by cohort: an estimate says which symbols they are of."""
-        self.refuse_values(values, BITS)
-        return batch.accumulate()
 
     def asked(self, counts: SupportCounts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return for each symbol how many reports were asked for it, and in how many its bit was set."""
