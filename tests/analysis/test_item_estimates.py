@@ -124,4 +124,4 @@ def test_a_device_reports_alike_in_any_batch_and_counts_add_up(kind):
     assert np.array_equal(devices.report(index=7).bits, whole.bits)  # memoized
     counts = [oracle.accumulate(part) for part in parts]
     assert counts[2] + counts[0] + counts[1] == oracle.accumulate(whole)
-    assert oracle.support.num_counts(list("abcdefghij")) == counts[0].ones.size
+    assert oracle.support.shape(list("abcdefghij")) == counts[0].ones.shape

@@ -93,7 +93,7 @@ def test_cohorts_are_judged_by_devices(read):
 
 def test_without_the_permanent_round_all_noise_is_taken_for_memoized():
     counts = next(collections(MEMOIZED))
-    encoding, channel = MEMOIZED.mechanism.encoding, MEMOIZED.channel
+    encoding, channel = MEMOIZED.mechanism.encoding, MEMOIZED.mechanism.channel
     positions = np.array([[encoding.positions(name, cohort) for name in NAMES] for cohort in range(8)])
     shelf = CandidateMap(NAMES, positions, encoding.num_bits)
     chances = {"p_star": float(channel.keep_one), "q_star": float(channel.raise_zero)}

@@ -17,7 +17,7 @@ from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.copies.backup import restore
 from overstory.collector.store.databases.connection import connect
 from overstory.collector.store.databases.sqlite import interruptible
-from overstory.collector.store.schema import METADATA, tables_of_ids
+from overstory.collector.store.schema import METADATA, ids_table, read_id_days
 from support.store_databases import fresh, server
 from support.store_samples import NOW, registry, some
 
@@ -141,7 +141,7 @@ def content(path):
                     )
                     for row in connection.execute(select(table))
                 )
-                for table in (*METADATA.sorted_tables, *tables_of_ids(connection))
+                for table in (*METADATA.sorted_tables, *map(ids_table, read_id_days(connection)))
             }
     finally:
         database.close()

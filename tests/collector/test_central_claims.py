@@ -5,7 +5,7 @@ import json
 import pytest
 
 from overstory.cli.main import main
-from overstory.collector.ingest.received import Released
+from overstory.collector.ingest import Released
 from overstory.collector.server import counts_text
 from overstory.collector.service import PublicPages
 from overstory.collector.store import open_store
@@ -114,7 +114,6 @@ def test_no_public_page_states_a_number(folder, capsys):
     """A registry promises what holds for every report; how many hide each other shows only afterwards."""
     assert main(["metrics", "show", str(folder / "metrics.toml")]) == 0
     pages = PublicPages(METRICS)
-    pages.prepare()
     for page in (capsys.readouterr().out, pages.html, json.dumps(pages.listed)):
         assert "hidden" in page
         for word in ("central privacy", "at delta", "honest reports"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from overstory.collector.ingest.ingest import Decision, Ingest, Result
+from overstory.collector.ingest import Decision, Ingest, Result
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.operations import CollectorState
 from overstory.collector.telemetry import StateReporter, Telemetry

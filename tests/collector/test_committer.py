@@ -10,7 +10,7 @@ import pytest
 
 from overstory.collector.committer import Committer
 from overstory.collector.http.endpoint import LONG, ReportEndpoint, read_head
-from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.ingest import Ingest
 from overstory.collector.service import Collector
 from overstory.collector.settings import Limits
 from overstory.collector.store import StoreError

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.ingest import Ingest
 from overstory.collector.settings import MEBIBYTE, Limits
 from overstory.protocol.kinds.base import Report
 from overstory.supervision.connection import BoundedConnection

@@ -66,9 +66,6 @@ def check_exported(url, metrics, folder):
         for period, of_period in counts.items():
             assert sum_folder(metrics[name], folder / f"metric={name}" / f"period={period}") == of_period
     assert parts_there(folder) == listed_parts(folder)
-    for one in find_sets(str(folder)):
-        for part in one.manifest.parts:
-            one.check(part, content=True)
 
 
 @pytest.mark.slow
@@ -234,14 +231,14 @@ def test_reports_that_change_while_they_are_written_are_not_listed(filled, monke
 
 
 def test_a_damaged_part_is_found(exported):
-    *_, folder = exported
+    _, metrics, folder = exported
     part = max(folder.rglob("part-*.parquet"))
     raw = bytearray(part.read_bytes())
-    raw[len(raw) // 3] ^= 1
+    raw[4] ^= 1
     part.write_bytes(raw)
-    (damaged,) = [one for one in find_sets(str(folder)) if part.name in {each.file for each in one.manifest.parts}]
-    with pytest.raises(FormatError, match="was damaged: its CRC-32 is not the listed one"):
-        damaged.check(next(each for each in damaged.manifest.parts if each.file == part.name), content=True)
+    name = part.relative_to(folder).parts[0].removeprefix("metric=")
+    with pytest.raises(FormatError, match="was damaged: its CRC-32 is not the one that its manifest lists"):
+        sum_folder(metrics[name], folder / f"metric={name}")
     part.unlink()
     with pytest.raises(FormatError, match="is listed, and missing"):
         find_places([str(folder)])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overstory.collector.ingest.ingest import JSON, Ingest
+from overstory.collector.ingest import JSON, Ingest
 from overstory.collector.settings import Limits
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import parse_registry

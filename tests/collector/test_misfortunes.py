@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.ingest import Ingest
 from overstory.collector.settings import Limits, UpkeepIntervals
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.databases.connection import connect

@@ -13,8 +13,7 @@ import pytest
 
 from overstory.collector.auth import Token, sha256
 from overstory.collector.http.endpoint import answer_to
-from overstory.collector.ingest.ingest import JSON, Decision, Result
-from overstory.collector.ingest.received import Released
+from overstory.collector.ingest import JSON, Decision, Released, Result
 from overstory.collector.oblivious.endpoint import MOST_MESSAGES, SLICE, SLICE_BYTES, slices, write_inner
 from overstory.collector.oblivious.keys import PrivateKey
 from overstory.collector.service import Collector

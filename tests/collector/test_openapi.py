@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
 
 from overstory.collector.http.endpoint import MESSAGE_PATH, PATH, RELEASE_PATH
-from overstory.collector.ingest.ingest import JSON, Ingest
+from overstory.collector.ingest import JSON, Ingest
 from overstory.collector.server import DESCRIPTION
 from overstory.collector.store import open_store
 from overstory.protocol.oblivious.formats import RELEASE_TYPE, REQUEST_TYPE

@@ -14,7 +14,7 @@ import pytest
 
 from overstory.analysis.kinds.split import sorted_answers
 from overstory.client import Randomizer
-from overstory.collector.ingest.ingest import Ingest, ReportFormat
+from overstory.collector.ingest import Ingest, ReportFormat
 from overstory.collector.store import open_store
 from overstory.discovery import find
 from overstory.files.rappor import read_candidates

@@ -16,7 +16,7 @@ from sqlalchemy import select
 from overstory.analysis.alarms.sums import Watch
 from overstory.analysis.reports import ReportBatch
 from overstory.collector.auth import sha256
-from overstory.collector.ingest.received import Released
+from overstory.collector.ingest import Released
 from overstory.collector.store import StoreError, open_store
 from overstory.collector.store.copies import backup
 from overstory.collector.store.copies.backup import restore

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from overstory.cli.main import main
-from overstory.collector.ingest.received import Released
+from overstory.collector.ingest import Released
 from overstory.collector.store import open_store
 from overstory.collector.store.databases import postgres
 from overstory.collector.store.databases.postgres import REST, Eraser

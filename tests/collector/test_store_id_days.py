@@ -20,7 +20,6 @@ from overstory.collector.store.schema import (
     day_of_ids,
     ids_table,
     read_id_days,
-    tables_of_ids,
 )
 from overstory.collector.store.upkeep import _delete_key, _note_day
 from support.store_samples import DAY, NOW, received, registry, reports, some
@@ -182,7 +181,7 @@ def test_a_backup_and_a_summary_hold_a_dropping_back_and_see_every_table(pair):
     store.add([some(metric, PERIOD, 1, 1)])
     with other._database.snapshot_of_ids() as reading:
         assert store.compact(metric.accept_until(PERIOD)).forgotten == 0
-        assert [table.name for table in tables_of_ids(reading)] == [f"batch_ids_{PERIOD + 1}"]
+        assert list(read_id_days(reading)) == [PERIOD + 1]
         assert len(reading.execute(select(ids_table(PERIOD + 1))).all()) == 1
     assert store.compact(metric.accept_until(PERIOD)).forgotten == 1
 

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from overstory.collector.ingest.received import Released
+from overstory.collector.ingest import Released
 from overstory.collector.store import open_store
 from overstory.collector.store.operations import CollectorState, Refusals, ReleasedReports
 from overstory.protocol.errors import OverstoryError, ParameterError

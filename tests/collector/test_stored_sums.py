@@ -120,8 +120,8 @@ def test_counts_come_back(rows, columns, most, seed):
 
 
 DIGEST = bytes(range(16))
-HALF = np.triu(np.random.default_rng(1).integers(0, 70_000, (5, 5)))
-SUMS = ReportSums(9, np.array([8, 0, 3, 1]), 7, HALF + np.triu(HALF, 1).T, np.arange(6))
+UPPER = np.random.default_rng(1).integers(0, 70_000, 15)
+SUMS = ReportSums(9, np.array([8, 0, 3, 1]), 7, UPPER, np.arange(6))
 PACKED = {
     "counts": (pack_counts(SupportCounts([300, 5], [[7, 299, 0], [1, 2, 3]])), unpack_counts),
     "sums of reports": (pack_sums(SUMS, DIGEST), lambda raw: unpack_sums(raw, DIGEST)),

@@ -4,7 +4,7 @@ from html import unescape
 
 import pytest
 
-from overstory.collector.ingest.received import Released
+from overstory.collector.ingest import Released
 from overstory.collector.store import open_store
 from overstory.console.data import ConsoleData
 from overstory.privacy.payloads.shuffle import SEVERAL

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from overstory.analysis.reports import ReportBatch
 from overstory.client import Randomizer
-from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.ingest import Ingest
 from overstory.collector.store import open_store
 from overstory.console.app import FORMS, SCREENS, download_path
 from overstory.console.data import ConsoleData

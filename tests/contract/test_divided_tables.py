@@ -14,7 +14,7 @@ from overstory.analysis.reports import ReportBatch
 from overstory.audit.laws import exact_epsilon_of
 from overstory.client import Randomizer
 from overstory.client.session import Tagger
-from overstory.collector.ingest.ingest import ReportFormat
+from overstory.collector.ingest import ReportFormat
 from overstory.privacy.terms import terms_of
 from overstory.protocol.errors import FormatError, ParameterError
 from overstory.protocol.kinds.base import Report

@@ -157,5 +157,6 @@ def test_it_lies_between_all_fresh_and_all_memoized(case):
         assert 1.0 <= design_effect(mechanism, 7.0, frequency) <= 7.0 * (1 + 1e-12)
     shared = clustering(mechanism, 7.0)
     p_star, q_star = float(mechanism.p_star), float(mechanism.q_star)
-    assert 0 <= shared.own <= p_star * (1 - p_star) * (1 + 1e-12)
-    assert 0 <= shared.other <= q_star * (1 - q_star) * (1 + 1e-12)
+    own, other = shared.covariances
+    assert 0 <= own <= p_star * (1 - p_star) * (1 + 1e-12)
+    assert 0 <= other <= q_star * (1 - q_star) * (1 + 1e-12)

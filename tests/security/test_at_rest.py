@@ -13,7 +13,8 @@ import pytest
 
 from overstory.client import Client
 from overstory.client.state.rows import Bounds, Outbox, Rows
-from overstory.collector.store import Received, open_store
+from overstory.collector.ingest import Received
+from overstory.collector.store import open_store
 from overstory.privacy.terms import terms_of
 from overstory.protocol.kinds.bits import BitMechanism
 from overstory.protocol.kinds.registry import REGISTRY as ORACLES

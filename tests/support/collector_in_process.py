@@ -9,10 +9,10 @@ from typing import Any
 
 from httpx import ASGITransport, AsyncClient
 
+from overstory.collector.ingest import Received
 from overstory.collector.server import build_app
 from overstory.collector.service import Collector
 from overstory.collector.settings import UpkeepIntervals
-from overstory.collector.store import Received
 from overstory.collector.store.upkeep import Compacted, Retained
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Metric, parse_registry

@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from overstory.analysis.oracle import FrequencyOracle
-from overstory.collector.store import Received, open_store
+from overstory.collector.ingest import Received
+from overstory.collector.store import open_store
 from overstory.protocol.metrics import load_registry
 from overstory.protocol.metrics.period import DAY
 from support.registry_texts import registry_of

@@ -14,8 +14,9 @@ import numpy as np
 from overstory.analysis.alarms.sums import ReportSums, Watch
 from overstory.analysis.oracle import FrequencyOracle
 from overstory.analysis.reports import ReportBatch, SupportCounts
+from overstory.collector.ingest import Received
 from overstory.collector.service import Collector
-from overstory.collector.store import Received, open_store
+from overstory.collector.store import open_store
 from overstory.collector.store.upkeep import without_few
 from overstory.protocol.kinds.base import Report
 from overstory.protocol.metrics import Metric, MetricRegistry, parse_registry

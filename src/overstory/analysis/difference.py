@@ -37,7 +37,7 @@ import numpy as np
 from overstory.analysis import selection
 from overstory.analysis.estimate import freeze_columns
 from overstory.analysis.selection import chi2_tail
-from overstory.analysis.tables.output import MOST_DRAWN, SHOWN, label_text
+from overstory.analysis.tables.output import MOST_DRAWN, SHOWN, estimate_picture, label_text
 from overstory.presentation.document import Column, Lines, Table
 from overstory.presentation.formats import UNKNOWN, finite, interval, p_value, percent
 from overstory.presentation.result import Result, TableForm, in_form
@@ -253,23 +253,15 @@ class Difference(Result):
         self, limit: int = MOST_DRAWN, *, name: str = "difference", of: str = "The first less the second"
     ) -> Picture:
         """Return a picture of the surest differences with their 95% intervals; `of` begins its caption."""
-        from overstory.presentation.charts.numbers import Dots
-
-        drawn = self.rows()[:limit]
-        shares, low, high = (
-            np.array([np.nan if row[key] is None else row[key] for row in drawn])
-            for key in ("difference", "low", "high")
-        )
-        return Dots(
-            names=[row["value"] for row in drawn],
-            shares=shares,
-            low=low,
-            high=high,
-            sure=np.array([row["changed"] for row in drawn]),
+        return estimate_picture(
+            name,
+            f"{of}, with 95% intervals; the surest on top.",
+            self.rows()[:limit],
+            ("difference", "low", "high", "changed"),
             of="change of the share, in points",
             words=("changed, 95% interval", "no change shown"),
             is_difference=True,
-        ).picture(name, f"{of}, with 95% intervals; the surest on top.")
+        )
 
     def table(self, level: float = 0.95, *, form: TableForm = "text") -> str:
         """Return a table, the surest difference first, in percentage points; in a form of `Result.table`."""

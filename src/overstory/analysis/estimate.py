@@ -64,7 +64,7 @@ class NullSupport:
     @property
     def _size(self) -> float:
         """How many reports share what was drawn once."""
-        return self.shared.reports_per_device if self.shared.other else 1.0
+        return self.shared.reports_per_device if self.shared.covariances[1] else 1.0
 
     @property
     def _chances(self) -> tuple[float, float]:

@@ -15,7 +15,6 @@ from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.analysis.tables.columns import Column, Label, coded, labels_from, missing_values, read_column
 from overstory.analysis.tables.output import label_text
 from overstory.analysis.variance import frequency_variance
-from overstory.protocol.channels import BinaryChannel, SymbolChannel
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.base import Mechanism, Report
 from overstory.protocol.kinds.registry import REGISTRY
@@ -68,11 +67,6 @@ class FrequencyOracle:
     def name(self) -> str:
         """The registry's name."""
         return self.mechanism.name
-
-    @property
-    def channel(self) -> BinaryChannel | SymbolChannel:
-        """P(report | truth) over both rounds: of a bit, of a symbol, or of lying in a set."""
-        return self.mechanism.channel
 
     @property
     def epsilon_report(self) -> float:

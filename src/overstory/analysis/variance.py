@@ -131,27 +131,21 @@ class Clustering:
         check_reports_per_device(self.reports_per_device)
 
     @property
-    def own(self) -> float:
-        """Covariance of two reports' support of their device's value."""
-        return self._covariance(self.permanent[0])
-
-    @property
-    def other(self) -> float:
-        """Covariance of their support of any other value."""
-        return self._covariance(self.permanent[1])
-
-    def _covariance(self, supported: float) -> float:
+    def covariances(self) -> tuple[float, float]:
+        """Of two reports' support of their device's value, and of their support of any other value."""
+        own, other, span = self.permanent
         # Var E[report | permanent] = y (1 - y) s^2.
-        return supported * (1 - supported) * self.permanent[2] ** 2
+        return own * (1 - own) * span**2, other * (1 - other) * span**2
 
     def excess(self, holders: Amount, others: Amount) -> Amount:
         """Return what sharing adds to the variance of a support count."""
-        return (self.reports_per_device - 1.0) * (holders * self.own + others * self.other)
+        own, other = self.covariances
+        return (self.reports_per_device - 1.0) * (holders * own + others * other)
 
     @property
     def note(self) -> tuple[str, ...]:
         """What a reader must know; nothing where nothing is shared."""
-        return repeated_note(self.reports_per_device) if self.own or self.other else ()
+        return repeated_note(self.reports_per_device) if any(self.covariances) else ()
 
 
 ONE_EACH: Final = Clustering()  # every device reported once

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
+from overstory.collector.ingest import Received
 from overstory.collector.settings import MEBIBYTE, Limits
-from overstory.collector.store import Received, Store
+from overstory.collector.store import Store
 from overstory.collector.store.databases.database import DiskFullError, StoreError
 from overstory.supervision.log import SparseLog
 from overstory.supervision.upkeep import in_thread

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -218,7 +219,7 @@ def read_query(request: Request) -> dict[str, str]:
 def check_counts(metric: Metric, periods: int) -> None:
     """Refuse to read the counts of so many periods where these are too many numbers."""
     watch = Watch.of(metric.mechanism)
-    each = server_half(metric.mechanism).num_counts(metric.labels) + (0 if watch is None else watch.num_sums)
+    each = math.prod(server_half(metric.mechanism).shape(metric.labels)) + (0 if watch is None else watch.num_sums)
     if periods * each > MOST_COUNTS:
         raise ParameterError(
             f"{periods:,} periods of {each:,} counts of {metric.id} are {periods * each:,} numbers, and an answer "

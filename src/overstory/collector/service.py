@@ -12,7 +12,7 @@ from typing import Any, Final
 from overstory.collector.auth import TokenTable
 from overstory.collector.committer import Committer
 from overstory.collector.http.endpoint import Entrance, ReportEndpoint
-from overstory.collector.ingest.ingest import Ingest
+from overstory.collector.ingest import Ingest
 from overstory.collector.oblivious.endpoint import ObliviousEndpoint
 from overstory.collector.oblivious.keys import KeyRing
 from overstory.collector.settings import DAY, Limits, UpkeepIntervals
@@ -76,10 +76,6 @@ class PublicPages:
 
     def __init__(self, registry: MetricRegistry) -> None:
         self.registry = registry
-
-    def prepare(self) -> None:
-        assert self.by_id is not None
-        assert self.html
 
     @cached_property
     def listed(self) -> dict[str, Any]:
@@ -191,7 +187,7 @@ class Collector:
     def renew(self, registry: MetricRegistry) -> None:
         """Use another registry from now on; blocks. After an error nothing has changed."""
         ingest, pages = Ingest(registry, self.limits), PublicPages(registry)
-        pages.prepare()
+        _ = pages.by_id, pages.html  # made before they are asked for
         self.store.remember(registry)
         self.registry, self.pages = registry, pages
         self.endpoint.use(ingest)

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from overstory import __version__
 from overstory.collector.committer import Committed
-from overstory.collector.ingest.ingest import Decision
+from overstory.collector.ingest import Decision
 from overstory.collector.settings import DAY
 from overstory.collector.store.operations import CollectorState
 from overstory.protocol.metrics import MetricRegistry

@@ -141,9 +141,7 @@ def check_answers(problem: str, places: Iterable[tuple[str, int]]) -> None:
 class Engine(Protocol):
     """What runs the reducer."""
 
-    @property
-    def name(self) -> str:
-        """As ``--engine`` takes it."""
+    name: str  # as ``--engine`` takes it
 
     def map(self, job: Job, units: Sequence[Unit]) -> Iterator[tuple[int, bytes]]:
         """Yield each unit's number and what `overstory.engines.driver.count_unit` returned, in any order."""

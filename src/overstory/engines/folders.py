@@ -153,18 +153,10 @@ class Folder:
             info = self._system.get_file_info(f"{self._path}/{name}" if name else self._path)
         return Entry(name, info.size, str(info.mtime_ns)) if info.type == fs.FileType.File else None
 
-    def size(self, name: str) -> int | None:
-        entry = self.entry(name)
-        return None if entry is None else entry.size
-
     def read(self, name: str, most: int = 1 << 30) -> bytes:
         with self._errors(name), self._system.open_input_stream(f"{self._path}/{name}") as stream:
             content: bytes = stream.read(most)
         return content
-
-    def checksum(self, name: str) -> tuple[int, int]:
-        with self._errors(name), self._system.open_input_stream(f"{self._path}/{name}") as stream:
-            return stream_checksum(stream)
 
     def remove(self, name: str) -> None:
         with self._errors(name):
@@ -199,7 +191,8 @@ class Folder:
             with self._errors(name), temporary.open("rb") as source, self._system.open_output_stream(path) as sink:
                 while some := source.read(COPIED):
                     sink.write(some)
-            if self.size(name) != temporary.stat().st_size:
+            written = self.entry(name)
+            if written is None or written.size != temporary.stat().st_size:
                 raise FolderError(f"{self.identity}/{name}: the object store holds another number of bytes than sent")
 
     @contextmanager
@@ -215,12 +208,6 @@ class Folder:
             reason = reason or without_secrets(str(error).splitlines()[0], self._text)
             shown = f"{self._path}/{name}" if self._is_local else shown_address(name or self.identity)
             raise FolderError(f"{shown}: {reason[:1].lower()}{reason[1:]}") from error
-
-
-def file_checksum(path: Path) -> tuple[int, int]:
-    """Return the size and the CRC-32 of a file."""
-    with path.open("rb") as file:
-        return stream_checksum(file)
 
 
 def stream_checksum(stream: Any) -> tuple[int, int]:

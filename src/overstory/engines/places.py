@@ -32,15 +32,15 @@ class ExportedSet:
     def address(self, part: PartFile) -> str:
         return self.folder.address(part.file)
 
-    def check(self, part: PartFile, *, content: bool) -> None:
-        """Raise FormatError unless a part is there, of its size and, with `content`, of its checksum."""
-        size = self.folder.size(part.file)
-        if size is None:
+    def place(self, part: PartFile) -> Place:
+        """Return where a part lies; FormatError unless it is there, with the size that is listed."""
+        entry = self.folder.entry(part.file)
+        if entry is None:
             raise FormatError(f"{part.file} is listed, and missing", source=self.source)
-        if size != part.bytes:
-            raise FormatError(f"{part.file} has {size:,} bytes, and {part.bytes:,} are listed", source=self.source)
-        if content and self.folder.checksum(part.file) != (part.bytes, part.crc32):
-            raise FormatError(f"{part.file} was damaged: its CRC-32 is not the listed one", source=self.source)
+        if entry.size != part.bytes:
+            problem = f"{part.file} has {entry.size:,} bytes, and {part.bytes:,} are listed"
+            raise FormatError(problem, source=self.source)
+        return Place(self.address(part), part.bytes, f"crc32 {part.crc32}", part.reports, part.crc32)
 
 
 def read_sets(folder: Folder) -> list[ExportedSet]:
@@ -157,7 +157,7 @@ def _listed(
             is_complete = manifest_name(one.manifest.id) in found
             for part in one.manifest.parts:
                 if is_complete or part.file in found:
-                    places.append(place_of(one, part))
+                    places.append(one.place(part))
                     counted[one.source] = one
         listed = {part.file for one in exported[folder] for part in one.manifest.parts}
         unlisted += [f"{folder}/{name}" for name in sorted(found - listed) if PART_NAME.fullmatch(name)]
@@ -168,12 +168,6 @@ def _listed(
     if named and not places:
         raise ParameterError(f"{shown_address(text)}: its manifests list no files")
     return sorted(places, key=lambda place: place.address)
-
-
-def place_of(one: ExportedSet, part: PartFile) -> Place:
-    """Return where a part lies, which has the size that its manifest lists."""
-    one.check(part, content=False)
-    return Place(one.address(part), part.bytes, f"crc32 {part.crc32}", part.reports, part.crc32)
 
 
 def _as_path(text: str) -> str:

@@ -133,7 +133,7 @@ def _names(metric: Metric, options: EstimateOptions) -> Sequence[str]:
 def _notes(counted: PeriodCounts, kind: Aggregation, options: EstimateOptions) -> Iterator[str]:
     shared, metric = clustering(counted.metric.oracle), counted.metric
     most = most_repeats(counted, kind, options)
-    shares_noise = metric.panel is None and (shared.own or shared.other)
+    shares_noise = metric.panel is None and any(shared.covariances)
     if len(counted.periods) > 1 and kind == "per-period" and shares_noise:
         yield "a device keeps its permanent responses: errors of different periods are not independent"
     if most > 1 and not shares_noise and options.kind_of_intervals(metric, kind) == "reports":

@@ -16,10 +16,10 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import numpy as np
 
-from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch, symmetric
+from overstory.analysis.alarms.sums import PAIR_REPORTS, ReportSums, Watch
 from overstory.analysis.reports import ReportBatch, SupportCounts
 from overstory.engines.driver import Run, check_label, read_unit
-from overstory.engines.places import ExportedSet, place_of
+from overstory.engines.places import ExportedSet
 from overstory.engines.units import Job, Unit, read_contents, unit_bytes, units_of
 from overstory.protocol.errors import FormatError, OverstoryError, ParameterError
 from overstory.protocol.metrics import Metric
@@ -55,8 +55,7 @@ class SumsJob(Job):
         watch = self.watch
         assert watch is not None
         sums = watch.sum(batch, pair_reports)
-        upper = sums.pairs[np.triu_indices(len(sums.pairs))]
-        row = np.concatenate((np.array([sums.pair_reports]), sums.ones, upper, sums.seeds))
+        row = np.concatenate((np.array([sums.pair_reports]), sums.ones, sums.upper, sums.seeds))
         return SupportCounts([sums.num_reports], row[None, :])
 
     def sums(self, summed: SupportCounts) -> ReportSums:
@@ -64,7 +63,7 @@ class SumsJob(Job):
         assert watch is not None
         row = summed.ones[0]
         ones, upper, seeds = np.split(row[1:], [watch.num_cells, len(row) - 1 - watch.num_buckets])
-        return ReportSums(summed.num_reports, ones, int(row[0]), symmetric(upper), seeds)
+        return ReportSums(summed.num_reports, ones, int(row[0]), upper, seeds)
 
 
 Counting = Callable[[Job, Sequence[Unit]], "Run"]  # counts units by an engine
@@ -154,14 +153,12 @@ class ExportedReports:
         if not chosen:
             return []
         numbers = {key: number for number, key in enumerate(_keys(metric, chosen))}
-        of_address = {one.address(part): numbers[_key(metric, one)] for one in chosen for part in one.manifest.parts}
-        places = sorted(
-            (place_of(one, part) for one in chosen for part in one.manifest.parts), key=attrgetter("address")
-        )
-        contents = read_contents(places)
+        collections = {one.place(part): numbers[_key(metric, one)] for one in chosen for part in one.manifest.parts}
+        contents = read_contents(sorted(collections, key=attrgetter("address")))
         for file in contents[:1]:  # the others are of the same parameters
             check_label(file.label.digest, metric.mechanism, file.place.shown)
         units = units_of(contents, unit_bytes(contents, self.workers))
+        of_address = {place.address: number for place, number in collections.items()}
         return list(_watched(replace(unit, collection=of_address[unit.address]) for unit in units))
 
 

@@ -10,8 +10,8 @@ A file of slots has its full size from the beginning, and places that say nothin
 came: each is written into free slots drawn at random, and overwritten with zeros once it is done. There is no journal
 and no index: each slot has a checksum, so after a crash a half-written message, never acknowledged, is recognized.
 
-    slot 0: magic (8 bytes) | slots (4) | start of the file (8, seconds) | most of one sender (4) | check (8)
-        | start of the gathering, if it is later (8, seconds) | zeros
+    slot 0: magic (8 bytes) | slots (4) | start of the file (8, seconds) | start of the gathering (8, seconds)
+        | most of one sender (4) | check (8) | zeros
     a message, in one slot or a chain: key (16, random) | 1 in the first slot, else 2 (1) | next slot (4; 0: none)
         | bytes of the message from here to its end (4) | check (8) | data | zeros
 """
@@ -40,8 +40,7 @@ from overstory.supervision.clock import TRIAL, ClockWatch
 
 SLOT: Final = 1024
 MAGIC: Final = b"OVSPOOL1"
-_START: Final = struct.Struct(">8sIQI")
-_LATER: Final = struct.Struct(">Q")
+_START: Final = struct.Struct(">8sIQQI")
 _HEAD: Final = struct.Struct(">16sBII")
 CHECK: Final = 8
 DATA: Final = SLOT - _HEAD.size - CHECK  # bytes of a message that fit into one slot
@@ -227,17 +226,15 @@ class SlotFile:
         raw = self._raw(0)
         size = os.fstat(self._file.fileno()).st_size
         if len(raw) == SLOT and raw.startswith(MAGIC):
-            _, slots, began, most_of_one = _START.unpack_from(raw)
-            since = _LATER.unpack_from(raw, _START.size + CHECK)[0] or began
+            _, slots, began, since, most_of_one = _START.unpack_from(raw)
             if raw == _start_slot(slots, began, since, most_of_one) and size == (slots + 1) * SLOT:
                 return slots, began, since, most_of_one
         raise FormatError("this is no spool of a relay, or it is damaged", source=str(self.path))
 
 
 def _start_slot(slots: int, began: int, since: int, most_of_one: int) -> bytes:
-    start = _START.pack(MAGIC, slots, began, most_of_one)
-    later = b"" if since == began else _LATER.pack(since)
-    return (start + _check(0, start, later) + later).ljust(SLOT, b"\0")
+    start = _START.pack(MAGIC, slots, began, since, most_of_one)
+    return (start + _check(0, start, b"")).ljust(SLOT, b"\0")
 
 
 def _encode(slot: int, piece: Piece) -> bytes:

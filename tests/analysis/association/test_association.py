@@ -64,7 +64,7 @@ def test_rows_are_compared():
     table = _table([[0.3, 0.1], [0.2, 0.4]], 0.001)
     given = conditional(table)
     (difference,) = compare_rows(table, 0)
-    assert (difference.column, difference.row, difference.against) == ("c1", "r1", "r0")
+    assert (difference.column, difference.row) == ("c1", "r1")
     error = math.hypot(given.standard_errors[0, 1], given.standard_errors[1, 1])
     assert difference.estimate == pytest.approx(2 / 3 - 1 / 4)
     assert difference.high - difference.estimate == pytest.approx(1.959964 * error, rel=1e-6)

@@ -146,7 +146,7 @@ def test_the_counts_are_as_many_as_stated(resolution):
     mechanism = Hybrid(1.5, RANGE, resolution)
     payloads = numbers.simulate_payloads(mechanism, np.random.default_rng(3).uniform(-5, 40, 500), 4)
     counts = count_reports(mechanism, batch_of(mechanism, payloads))
-    assert counts.ones.size == server_half(mechanism).num_counts(())
+    assert counts.ones.shape == server_half(mechanism).shape(())
 
 
 def test_ten_billion_reports_do_not_overflow():

@@ -52,8 +52,23 @@ class ReportSums:
     num_reports: int
     ones: I64  # shape (cells,): reports by their number of ones; where votes must be computed, of `pair_reports`
     pair_reports: int  # reports whose pairs were counted
-    pairs: I64  # shape (w, w): how many reports vote for both of two values; the diagonal: for one
+    upper: I64  # the upper triangle, by row, of `pairs`
     seeds: I64  # shape (buckets,): reports by their seed's remainder
+
+    def __post_init__(self) -> None:
+        if self.upper.shape != (self._values * (self._values + 1) // 2,):
+            raise ValueError(f"{len(self.upper)} numbers are no triangle")
+
+    @property
+    def _values(self) -> int:
+        return math.isqrt(2 * len(self.upper))
+
+    @property
+    def pairs(self) -> I64:
+        """How many reports vote for both of two values, shape (w, w); the diagonal: for one."""
+        pairs = np.zeros((self._values, self._values), np.int64)
+        pairs[np.triu_indices(self._values)] = self.upper
+        return np.triu(pairs, 1).T + pairs
 
     def __add__(self, other: ReportSums) -> ReportSums:
         if not isinstance(other, ReportSums):
@@ -61,9 +76,9 @@ class ReportSums:
         mine, others = self._arrays, other._arrays
         if [array.shape for array in mine] != [array.shape for array in others]:
             raise ParameterError("these sums are of different collections: they cannot be merged")
-        ones, pairs, seeds = (a + b for a, b in zip(mine, others, strict=True))
+        ones, upper, seeds = (a + b for a, b in zip(mine, others, strict=True))
         return ReportSums(
-            self.num_reports + other.num_reports, ones, self.pair_reports + other.pair_reports, pairs, seeds
+            self.num_reports + other.num_reports, ones, self.pair_reports + other.pair_reports, upper, seeds
         )
 
     def __eq__(self, other: object) -> bool:
@@ -75,24 +90,23 @@ class ReportSums:
     __hash__ = None  # type: ignore[assignment]
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values: of the pairs, the upper triangle by row; `from_json` is the inverse."""
-        upper = self.pairs[np.triu_indices(len(self.pairs))]
+        """Return JSON values; `from_json` is the inverse."""
         return {
             "reports": self.num_reports,
             "ones": self.ones.tolist(),
             "pair_reports": self.pair_reports,
-            "pairs": upper.tolist(),
+            "pairs": self.upper.tolist(),
             "seeds": self.seeds.tolist(),
         }
 
     @classmethod
     def from_json(cls, parsed: dict[str, Any]) -> ReportSums:
         ones, upper, seeds = (np.array(parsed[name], np.int64) for name in ("ones", "pairs", "seeds"))
-        return cls(int(parsed["reports"]), ones, int(parsed["pair_reports"]), symmetric(upper), seeds)
+        return cls(int(parsed["reports"]), ones, int(parsed["pair_reports"]), upper, seeds)
 
     @property
     def _arrays(self) -> tuple[I64, I64, I64]:
-        return self.ones, self.pairs, self.seeds
+        return self.ones, self.upper, self.seeds
 
 
 @dataclass(frozen=True)
@@ -148,11 +162,11 @@ class Watch:
     def sum(self, batch: ReportBatch, pair_reports: int = PAIR_REPORTS) -> ReportSums:
         """Return the sums of a batch; pairs of its first `pair_reports` alone."""
         many = len(self.values)
-        pairs, ones = np.zeros((many, many), np.int64), np.zeros(self.num_cells, np.int64)
+        upper, ones = np.zeros(0, np.int64), np.zeros(self.num_cells, np.int64)
         first = slice(pair_reports)
         some = ReportBatch(batch.cohorts[first], batch.bits[first], batch.num_bits, batch.num_cohorts)
         if many:
-            pairs = count_vote_pairs(self.half.votes(some, many), many)
+            upper = count_vote_pairs(self.half.votes(some, many), many)[np.triu_indices(many)]
         if self.num_cells:
             counts = np.bitwise_count(batch.bits).sum(axis=1, dtype=np.int64)
             ones = np.bincount(self.cells(counts), minlength=self.num_cells).astype(np.int64)
@@ -160,17 +174,7 @@ class Watch:
         seeds = np.zeros(0, np.int64)
         if buckets:
             seeds = np.bincount(batch.cohorts % np.uint32(buckets), minlength=buckets).astype(np.int64)
-        return ReportSums(len(batch), ones, len(some) if many else 0, pairs, seeds)
-
-
-def symmetric(upper: I64) -> I64:
-    """Return the symmetric matrix with this upper triangle."""
-    values = math.isqrt(2 * len(upper))
-    if values * (values + 1) // 2 != len(upper):
-        raise ValueError(f"{len(upper)} numbers are no triangle")
-    pairs = np.zeros((values, values), np.int64)
-    pairs[np.triu_indices(values)] = upper
-    return np.triu(pairs, 1).T + pairs
+        return ReportSums(len(batch), ones, len(some) if many else 0, upper, seeds)
 
 
 def count_vote_pairs(votes: NDArray[np.uint64], num_bits: int) -> I64:

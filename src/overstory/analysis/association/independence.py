@@ -191,36 +191,28 @@ def sure(table: TableEstimate) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return rows & reports, columns & reports
 
 
-@dataclass(frozen=True, eq=False)
-class Departures:
-    """How far each cell is from the product of its row's and its column's share: shapes (k_x, k_y)."""
-
-    differences: F64  # P - a b'
-    standard_errors: F64  # of the differences, where the variables are independent
-    sure: NDArray[np.bool_]  # which differ from 0, at a false discovery rate over all cells
-
-
-def departures(table: TableEstimate, alpha: float = 0.05) -> Departures:
-    """Return the departures of all cells; of more than 2,500 cells none is sure, and their errors are not known."""
-    shape = table.shares.shape
-    if not table.num_reports or table.shares.size > MOST_CELLS:
-        product = np.outer(table.shares.sum(axis=1), table.shares.sum(axis=0))
-        return Departures(table.shares - product, np.full(shape, np.inf), np.zeros(shape, bool))
+def departures(table: TableEstimate) -> tuple[F64, F64]:
+    """Return P - a b', and its standard errors where the variables are independent."""
     product, derivative = _departure(table.shares)
-    difference = table.shares - product
-    errors = errors_of(table.covariance.at(product), derivative.reshape(-1, *shape)).reshape(shape)
-    p_values = np.minimum(2.0 * selection.upper_p_values(np.abs(difference), errors), 1.0)
-    sure = selection.adjusted_p_values(p_values.ravel(), "fdr").reshape(shape) <= alpha
-    return Departures(difference, errors, sure)
+    errors = errors_of(table.covariance.at(product), derivative.reshape(-1, *product.shape))
+    return table.shares - product, errors.reshape(product.shape)
+
+
+def depart(table: TableEstimate, alpha: float = 0.05) -> NDArray[np.bool_]:
+    """Return which cells surely differ from the product of their row's and column's shares; of over 2,500 none."""
+    if not table.num_reports or table.shares.size > MOST_CELLS:
+        return np.zeros(table.shares.shape, bool)
+    differences, errors = departures(table)
+    p_values = np.minimum(2.0 * selection.upper_p_values(np.abs(differences), errors), 1.0)
+    return np.asarray(selection.adjusted_p_values(p_values.ravel(), "fdr").reshape(errors.shape) <= alpha)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """The share of `column` in the row `row`, less that in the row `against`."""
+    """The share of `column` in the row `row`, less that in another one."""
 
     column: str
     row: str
-    against: str
     estimate: float
     low: float
     high: float
@@ -242,7 +234,7 @@ def compare_rows(table: TableEstimate, against: int, level: float = 0.95) -> lis
                 difference = float(given.shares[row, column] - given.shares[against, column])
                 reach = selection.normal_reach(level) * float(errors[column])
                 ends = difference - reach, difference + reach
-                found.append(Compared(columns[column], rows[row], rows[against], difference, *ends))
+                found.append(Compared(columns[column], rows[row], difference, *ends))
     return found
 
 

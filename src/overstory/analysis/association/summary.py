@@ -24,12 +24,11 @@ from overstory.analysis.association.independence import (
     Compared,
     Conditional,
     CramersV,
-    Departures,
     Independence,
     compare_rows,
     conditional,
     cramers_v,
-    departures,
+    depart,
     independence,
 )
 from overstory.analysis.postprocess import project_simplex
@@ -45,6 +44,8 @@ from overstory.presentation.formats import finite, interval, p_value, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from overstory.analysis.association.table import Marginal, TableEstimate
     from overstory.analysis.selection import F64, Correction
@@ -136,8 +137,8 @@ class TableSummary:
         return conditional(self.table)
 
     @cached_property
-    def departures(self) -> Departures:
-        return departures(self.table, self.alpha)
+    def departing(self) -> NDArray[np.bool_]:
+        return depart(self.table, self.alpha)
 
     @cached_property
     def compared(self) -> list[Compared]:
@@ -152,7 +153,7 @@ class TableSummary:
     @property
     def exceptions(self) -> list[str]:
         """The cells, and else the rows, that surely differ, by their values."""
-        sure = np.argwhere(self.departures.sure)
+        sure = np.argwhere(self.departing)
         (rows, columns), cells = self.table.labels, [(int(row), int(column)) for row, column in sure]
         found = [(rows[row], columns[column]) for row, column in cells]
         found = found or [(each.row, each.column) for each in self.compared if each.apart]
@@ -328,7 +329,7 @@ def table_cells(summary: TableSummary) -> Cells:
         given.shares,
         normal_reach(summary.level) * given.standard_errors,
         table.marginals[1].shares,
-        summary.departures.sure & given.estimable[:, None],
+        summary.departing & given.estimable[:, None],
     )
 
 

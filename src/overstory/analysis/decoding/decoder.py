@@ -315,7 +315,7 @@ def _decoded(
         num_reports=reports,
         reports_per_device=per_device,
         # Storey's share of absent candidates, where all candidates were tested alike.
-        null_share=null_share(upper_p_values(raw, errors)) if fit.storey else 1.0,
+        null_share=null_share(upper_p_values(raw, errors)) if fit.method == "gls" else 1.0,
         notes=notes + (repeated_note(per_device) if reports else ()),
         joint_errors=None if fit.model is None else DecodedErrors(fit, groups.member, complete),
         method=fit.method,

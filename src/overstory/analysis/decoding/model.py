@@ -153,7 +153,6 @@ class Fit:
     dispersion: float
     degrees_of_freedom: int
     method: str
-    storey: bool = False
     notes: tuple[str, ...] = ()
     people: F64 | None = None  # what variances over these reports have more: `people_correction`
     model: LinearModel | None = None  # fitted last; None where it does not say how errors go together
@@ -469,8 +468,9 @@ def _fit_open(model: LinearModel, normal: NormalEquations) -> Solution:
     f = covariance @ normal.centred_moment
     residuals = model.response - o - predict(model.candidates, f) + o * f.sum()
     phi, degrees = dispersion(model, residuals, f.size)
-    fit = Fit(f, np.diag(covariance).copy(), f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", storey=True)
-    fit = replace(fit, residuals=residuals)
+    fit = Fit(
+        f, np.diag(covariance).copy(), f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", residuals=residuals
+    )
     edge = np.asarray(normal.edge - o * normal.weight)  # (X - o)'W1
     return _let_go(model, fit, covariance, edge, residuals), covariance, o
 
@@ -513,7 +513,7 @@ def _fit_plain(model: LinearModel, normal: NormalEquations) -> Solution:
     phi, degrees = dispersion(model, model.response - predict(model.candidates, f), f.size)
     note = "the candidates fill the bits so evenly that strings outside the list cannot be distinguished from them"
     variances = np.diag(covariance).copy()
-    fit = Fit(f, variances, f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", storey=True, notes=(note,))
+    fit = Fit(f, variances, f, 1.0 - f.sum(), covariance.sum(), phi, degrees, "gls", notes=(note,))
     return fit, covariance, 0.0
 
 
@@ -532,4 +532,4 @@ def _fit_complete(model: LinearModel, normal: NormalEquations) -> Solution:
         notes = (f"the list is declared complete, but its strings hold {1.0 + excess:.1%} of the reports",)
     constrained = covariance - np.outer(spread, spread) / total
     variances = np.maximum(np.diag(constrained), 0.0)
-    return Fit(f, variances, f, 0.0, 0.0, phi, degrees, "gls", storey=True, notes=notes), constrained, 0.0
+    return Fit(f, variances, f, 0.0, 0.0, phi, degrees, "gls", notes=notes), constrained, 0.0

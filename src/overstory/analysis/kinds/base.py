@@ -21,7 +21,6 @@ permanent responses. Over all devices like these a report holds one value, a mul
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -129,13 +128,17 @@ class ServerHalf(ABC, Generic[M_co]):
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
         """Return the packed reports of devices that hold ``table[symbols]``."""
 
-    def num_counts(self, labels: Sequence[str]) -> int:
-        return math.prod(self.shape(labels))
-
     def assign_cohorts(self, key: bytes, num_devices: int) -> Cohorts:
         from overstory.kernels.devices import StreamKey, assign_cohorts
 
         return assign_cohorts(StreamKey(key), self.mechanism.num_cohorts, num_devices)
+
+    def outputs(self, batch: ReportBatch) -> NDArray[np.int64]:
+        """Return the numbers that reports of one number each are; ParameterError where one is too large."""
+        drawn, limit = batch.bits[:, 0], self.mechanism.payload_limit
+        if drawn.size and int(drawn.max()) >= limit:
+            raise ParameterError(f"a report of {self.mechanism.name} is a number below {limit}, not {int(drawn.max())}")
+        return drawn.astype(np.int64)
 
     def refuse_values(self, values: Sequence[Any] | None, counted: str) -> None:
         """Raise ParameterError where values are named, and what is counted are not values."""
@@ -199,14 +202,6 @@ class Support(ServerHalf[O_co]):
         values = [str(symbol) for symbol in range(counts.num_bits)] if names is None else names
         shared = clustering(self.mechanism, reports_per_device)
         return debias(counts, *self.rates, values, shared, SupportErrors.of(self.mechanism), **choices)
-
-    def outputs(self, batch: ReportBatch) -> NDArray[np.int64]:
-        drawn = batch.bits[:, 0]
-        if drawn.size and int(drawn.max()) >= self.num_outputs:
-            raise ParameterError(
-                f"a report of {self.mechanism.name} is a number below {self.num_outputs}, not {int(drawn.max())}"
-            )
-        return drawn.astype(np.int64)
 
     def votes(self, batch: ReportBatch, num_values: int) -> Words:
         """Return for which of the first values each report votes, packed as bits; bits past them may be anything."""

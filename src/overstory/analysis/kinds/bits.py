@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from overstory.kernels.devices import StreamKey
 
 
-BITS: Final = "bits, not values: give candidates to `estimate`"
-
-
 class OneHotSupport(Support[BitMechanism]):
     """A bit per symbol: a report supports the symbols whose bits it sets."""
 
@@ -76,17 +73,21 @@ class OneHotSupport(Support[BitMechanism]):
 
         rounds = self.mechanism.rounds.permanent, self.mechanism.rounds.instantaneous
         permanent, instantaneous = (None if channel.is_identity else channel.thresholds for channel in rounds)
-        return simulate_bits(
-            table,
-            symbols,
-            cohorts.astype(np.uint16, copy=False),
-            permanent,
-            instantaneous,
-            stream,
-            num_bits=num_bits,
-        )
+        own = cohorts.astype(np.uint16, copy=False)
+        return simulate_bits(table, symbols, own, permanent, instantaneous, stream, num_bits=num_bits)
+
+    def simulate_held(
+        self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey, num_bits: int
+    ) -> Words:
+        """Return the bits of devices, some of which hold what has none: a position past the last; it is dropped."""
+        bits = self.simulate(table, symbols, cohorts, stream, num_bits + 1)
+        bits[:, num_bits // 64] &= np.uint64((1 << num_bits % 64) - 1)
+        return bits[:, : -(-num_bits // 64)]
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
+        """Count bits by cohort; which values those of filters and of sampled bits are of, an estimate says."""
+        if not self.encoding.pure:
+            self.refuse_values(values, "bits, not values: give candidates to `estimate`")
         return chosen(batch.accumulate(), values)
 
 
@@ -98,10 +99,6 @@ class BloomSupport(OneHotSupport):
 
     def table(self, values: Sequence[Any]) -> NDArray[Any]:
         return positions_of(self.encoding, values)
-
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        self.refuse_values(values, BITS)
-        return batch.accumulate()
 
     def estimate(
         self,
@@ -149,17 +146,9 @@ class SampledSupport(OneHotSupport):
         )
 
     def respond(self, table: NDArray[Any], symbols: NDArray[np.int32], cohorts: Cohorts, stream: StreamKey) -> Words:
-        """Encode distances from the cohort, with a bit more for what is not asked for; then drop that bit."""
-        asked, size = self.encoding.num_bits, self.encoding.domain_size
-        distances = ((symbols.astype(np.int64) - cohorts) % size).astype(np.int32)
-        bits = self.simulate(table, distances, np.zeros(len(symbols), np.uint16), stream, asked + 1)
-        bits[:, asked // 64] &= np.uint64((1 << asked % 64) - 1)
-        return bits[:, : -(-asked // 64)]
-
-    def count(self, batch: ReportBatch, values: Sequence[Any] | None) -> SupportCounts:
-        """Count bits by cohort: an estimate says which symbols they are of."""
-        self.refuse_values(values, BITS)
-        return batch.accumulate()
+        """Encode distances from the cohort."""
+        distances = ((symbols.astype(np.int64) - cohorts) % self.encoding.domain_size).astype(np.int32)
+        return self.simulate_held(table, distances, np.zeros(len(symbols), np.uint16), stream, self.encoding.num_bits)
 
     def asked(self, counts: SupportCounts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return for each symbol how many reports were asked for it, and in how many its bit was set."""
@@ -235,17 +224,11 @@ class ItemEstimate(Estimate):
 
 def with_size(estimate: Estimate, size: MeanSize, **changed: Any) -> ItemEstimate:
     """Return an estimate of items from one of symbols, with what is known of large sets in its notes."""
-    notes = (*estimate.notes, *size_notes(size))
-    return converted(ItemEstimate, estimate, **changed, notes=notes, mean_size=size, joint_errors=None)
-
-
-def size_notes(size: MeanSize) -> tuple[str, ...]:
-    """Return what a reader must know of sets that are too large."""
     most = f"{size.most} item{'s' * (size.most != 1)}"
     rule = f"a set of more than {most} counts as {most}: each of its s items as {size.most}/s of a device"
-    if not size.mean > NEAR * size.most:
-        return (rule,)
-    return (rule, f"the mean size, {size.mean:.2f}, is near {size.most}: many sets may be larger, and counts too low")
+    near = f"the mean size, {size.mean:.2f}, is near {size.most}: many sets may be larger, and counts too low"
+    notes = (*estimate.notes, rule, *([near] if size.mean > NEAR * size.most else ()))
+    return converted(ItemEstimate, estimate, **changed, notes=notes, mean_size=size, joint_errors=None)
 
 
 class ItemSupport(Support[Any]):
@@ -348,10 +331,7 @@ class ItemBitSupport(ItemSupport):
         if large.size:
             positions, rows = positions[symbols], np.arange(len(symbols), dtype=np.int32)
             positions[large] = self._part(positions[large], large, stream, len(symbols))
-        # One bit more than there are items, for places past the last item; it is dropped.
-        bits = OneHotSupport(self.mechanism).simulate(positions[None], rows, cohorts, stream, self.size + 1)
-        bits[:, self.size // 64] &= np.uint64((1 << self.size % 64) - 1)
-        return bits[:, : -(-self.size // 64)]
+        return OneHotSupport(self.mechanism).simulate_held(positions[None], rows, cohorts, stream, self.size)
 
     def _part(
         self, held: NDArray[np.int32], large: NDArray[np.intp], stream: StreamKey, devices: int

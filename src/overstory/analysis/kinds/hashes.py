@@ -220,10 +220,6 @@ class _Cells:
     totals: F64
     alpha: float
 
-    @property
-    def num_symbols(self) -> int:
-        return int(self.above.shape[1])
-
 
 @dataclass(frozen=True, eq=False)
 class SeedErrors:
@@ -304,7 +300,7 @@ def _fitted(
     from scipy import linalg, sparse
 
     values, seeds = symbols.shape
-    size = cells.num_symbols
+    size = cells.above.shape[1]
     columns = (symbols + size * np.arange(seeds)).ravel()
     rows = np.arange(0, values * seeds + 1, seeds)
     design = sparse.csr_array((np.ones(columns.size), columns, rows), shape=(values, seeds * size))
@@ -357,7 +353,7 @@ def _expected(cells: _Cells, design: Any, shares: F64) -> F64:
     """Return the expected counts of the fitted shares, which are made a distribution for it."""
     held = np.clip(shares, 0, None)
     held /= max(held.sum(), 1e-12)
-    size = cells.num_symbols
+    size = cells.above.shape[1]
     chances = (1 - cells.alpha) / size + cells.alpha * (design.T @ held).reshape(-1, size)
     return np.asarray(cells.totals[:, None] * chances)
 
@@ -365,7 +361,7 @@ def _expected(cells: _Cells, design: Any, shares: F64) -> F64:
 def _by_itself(cells: _Cells, symbols: NDArray[np.int64]) -> tuple[F64, F64]:
     """Return each value's debiased share, and its seeds' scores: standard errors are the roots of their squares."""
     seeds, reports = np.arange(symbols.shape[1]), cells.totals.sum()
-    span = cells.alpha * (1 - 1 / cells.num_symbols)
+    span = cells.alpha * (1 - 1 / cells.above.shape[1])
     supported = cells.above[seeds, symbols]
     shares = supported.sum(axis=1) / (span * reports)
     scores = supported - span * shares[:, None] * cells.totals

@@ -125,13 +125,6 @@ class NumberSupport(ServerHalf[Any]):
     def draw(self, places: I64, draws: Draws) -> I64:
         """Return a payload for each position, int64 of shape (n,), by the device's own integer thresholds."""
 
-    def payloads(self, batch: ReportBatch) -> I64:
-        payloads = batch.bits[:, 0].astype(np.int64)
-        if payloads.size and int(payloads.max()) >= self.mechanism.payload_limit:
-            limit = self.mechanism.payload_limit
-            raise ParameterError(f"a report of {self.mechanism.name} is a number below {limit}, not {payloads.max()}")
-        return payloads
-
 
 def draw_cells(channel: WindowChannel, places: I64, draws: Draws) -> I64:
     """Draw a cell of each position's window, or any cell."""
@@ -158,7 +151,7 @@ class MeanSupport(NumberSupport):
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
         """Count pairs of bits; of a branch of one bit, that bit alone."""
-        payloads, ones = self.payloads(batch), np.zeros(self.shape(()), np.int64)
+        payloads, ones = self.outputs(batch), np.zeros(self.shape(()), np.int64)
         mark = len(self.branches) - 1  # the lowest bit, where it says which branch
         chosen = [payloads[(payloads & mark) == branch] >> mark for branch in range(len(self.branches))]
         for row, branch, width in zip(ones, chosen, self.branch_bits, strict=True):
@@ -207,7 +200,7 @@ class WaveSupport(NumberSupport):
         return 1, self.cells.size - 1
 
     def count(self, batch: ReportBatch, values: Sequence[Any] | None = None) -> SupportCounts:  # noqa: ARG002 - no candidates
-        payloads = self.payloads(batch)
+        payloads = self.outputs(batch)
         buckets = np.searchsorted(self.cells, payloads, side="right") - 1
         return SupportCounts([payloads.size], [np.bincount(buckets, minlength=self.cells.size - 1)])
 

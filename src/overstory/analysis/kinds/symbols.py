@@ -74,6 +74,10 @@ class OutputSupport(Support[Any]):
         """P(the output is one of the value's own) over 2**32."""
         return int(self.mechanism.p_star * ONE)
 
+    def histogram(self, batch: ReportBatch) -> NDArray[np.intp]:
+        """Return how often each output was sent."""
+        return np.bincount(self.outputs(batch), minlength=self.num_outputs)
+
 
 class CountedByValue(Support[Any]):
     """Which values an output supports is counted at once, for the whole domain."""
@@ -119,7 +123,7 @@ class DirectSupport(CountedByValue, SymbolSupport):
         return table[symbols]
 
     def supports(self, batch: ReportBatch) -> NDArray[np.intp]:
-        return np.bincount(self.outputs(batch), minlength=self.num_outputs)
+        return self.histogram(batch)
 
 
 class HadamardSupport(CountedByValue, SymbolSupport):
@@ -236,10 +240,6 @@ class DrawnSupport(CountedByValue, OutputSupport):
 
         in_tiles(draw, stream, held.size)
         return drawn.reshape(-1, 1)
-
-    def histogram(self, batch: ReportBatch) -> NDArray[np.intp]:
-        """Return how often each output was sent."""
-        return np.bincount(self.outputs(batch), minlength=self.num_outputs)
 
 
 class ListedSupport(DrawnSupport):

@@ -175,15 +175,21 @@ def records(
 MOST_DRAWN: Final = 50  # values in a picture, the most frequent
 
 
-def estimate_picture(name: str, caption: str, rows: Sequence[Mapping[str, Any]], **more: Any) -> Picture:
-    """Draw rows of estimates: each with its interval, what was not detected hollow; `more` as `Dots` takes it."""
+def estimate_picture(
+    name: str,
+    caption: str,
+    rows: Sequence[Mapping[str, Any]],
+    keys: Sequence[str] = ("frequency", "frequency_low", "frequency_high", "detected"),
+    **more: Any,
+) -> Picture:
+    """Draw rows: of `keys`, each number with its interval, hollow where it is not sure; `more` as `Dots` takes it."""
     from overstory.presentation.charts.numbers import Dots
 
-    keys = ("frequency", "frequency_low", "frequency_high")
-    shares, low, high = (np.array([np.nan if row[key] is None else row[key] for row in rows], float) for key in keys)
-    detected = np.array([row["detected"] for row in rows], bool)
+    shares, low, high, sure = (
+        np.array([np.nan if row[key] is None else row[key] for row in rows], float) for key in keys
+    )
     names = [marked(row["value"]) for row in rows]
-    return Dots(names=names, shares=shares, low=low, high=high, sure=detected, **more).picture(name, caption)
+    return Dots(names=names, shares=shares, low=low, high=high, sure=sure > 0, **more).picture(name, caption)
 
 
 def interval_caption(level: float, kind: IntervalKind = "population") -> str:

@@ -113,8 +113,7 @@ def _collector(args: argparse.Namespace, registry: MetricRegistry) -> Iterator[C
     # Devices alone need no server.
     from overstory.collector.checkup import check_promises
     from overstory.collector.http.endpoint import answer_to
-    from overstory.collector.ingest.ingest import Ingest
-    from overstory.collector.ingest.received import Received
+    from overstory.collector.ingest import Ingest, Received
     from overstory.collector.service import open_to_serve
     from overstory.supervision.answers import refusal
 

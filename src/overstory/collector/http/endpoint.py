@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from overstory.collector.auth import WRITE, TokenTable
 from overstory.collector.committer import Committer
-from overstory.collector.ingest.ingest import JSON, Decision, Ingest, Result
+from overstory.collector.ingest import JSON, Decision, Ingest, Result
 from overstory.collector.telemetry import Telemetry
 from overstory.protocol.wire import parse_digits
 from overstory.protocol.wire.reasons import Reason

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from overstory.collector.auth import RELAY, TokenTable
 from overstory.collector.http.endpoint import LONG, MESSAGE_PATH, PATH, RELEASE_PATH, Entrance, Head, read_head
-from overstory.collector.ingest.ingest import Decision
-from overstory.collector.ingest.received import Released
+from overstory.collector.ingest import Decision, Released
 from overstory.collector.oblivious.keys import UNKNOWN_KEY, KeyRing
 from overstory.protocol.errors import WireError
 from overstory.protocol.oblivious import formats

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from sqlalchemy import ColumnElement, Connection, Table, select, union, update
 
 from overstory.collector.auth import Role, Token, make_token
-from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.copies import backup as backups
 from overstory.collector.store.counts import (
@@ -42,11 +41,12 @@ from overstory.protocol.errors import ParameterError
 if TYPE_CHECKING:
     from overstory.analysis.alarms.sums import ReportSums
     from overstory.analysis.reports import ReportBatch, SupportCounts
+    from overstory.collector.ingest import Received
     from overstory.collector.store.copies.export import Exported
     from overstory.engines.folders import Folder
     from overstory.protocol.metrics import Metric, MetricRegistry
 
-__all__ = ["Received", "Store", "StoreError", "open_store"]
+__all__ = ["Store", "StoreError", "open_store"]
 
 INBOX_KEY: Final = ("metric", "period", "digest", "device_group", "num_bits", "num_cohorts")
 

@@ -208,30 +208,23 @@ SUMS_HEADER: Final = struct.Struct("<BBHIIIQQ16s")
 
 def pack_sums(sums: ReportSums, digest: bytes) -> bytes:
     """Write sums of reports, and the first bytes of the digest of what they are about."""
-    import numpy as np
-
-    upper = sums.pairs[np.triu_indices(len(sums.pairs))]
-    shape = len(sums.ones), len(sums.pairs), len(sums.seeds)
-    about = (*shape, sums.num_reports, sums.pair_reports, digest[:16])
-    return _pack(SUMS_HEADER, about, (sums.ones, upper, sums.seeds))
+    arrays = sums.ones, sums.upper, sums.seeds
+    return _pack(SUMS_HEADER, (*map(len, arrays), sums.num_reports, sums.pair_reports, digest[:16]), arrays)
 
 
 def unpack_sums(raw: bytes, digest: bytes) -> ReportSums | None:
     """Read sums of reports; None when they are about other values than those of the digest."""
     import numpy as np
 
-    from overstory.analysis.alarms.sums import ReportSums, symmetric
+    from overstory.analysis.alarms.sums import ReportSums
 
-    (cells, values, _, reports, pair_reports, about), numbers = _unpack(
-        SUMS_HEADER,
-        raw,
-        "sums of reports",
-        lambda cells, values, buckets, *_: cells + values * (values + 1) // 2 + buckets,
+    (cells, pairs, _, reports, pair_reports, about), numbers = _unpack(
+        SUMS_HEADER, raw, "sums of reports", lambda cells, pairs, buckets, *_: cells + pairs + buckets
     )
     if about != digest[:16]:
         return None
-    ones, upper, seeds = np.split(numbers.astype(np.int64), [cells, cells + values * (values + 1) // 2])
-    return ReportSums(reports, ones, pair_reports, symmetric(upper), seeds)
+    ones, upper, seeds = np.split(numbers.astype(np.int64), [cells, cells + pairs])
+    return ReportSums(reports, ones, pair_reports, upper, seeds)
 
 
 def sums_of_key(connection: Connection, entry: StoredMetric, key: Key) -> ReportSums | None:

@@ -11,11 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, func, select, text
 
-from overstory.collector.ingest.received import Received
 from overstory.collector.settings import DAY
 from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetrics, read_stored_metrics
@@ -33,6 +32,9 @@ from overstory.collector.store.schema import (
     put_row,
 )
 from overstory.protocol.errors import ParameterError
+
+if TYPE_CHECKING:
+    from overstory.collector.ingest import Received
 
 NOTE_KINDS: Final = ("release", "incident", "note")
 

@@ -144,18 +144,16 @@ def ids_table(day: int) -> Table:
 
 
 def read_id_days(connection: Connection) -> dict[int, int]:
-    """Return the days that have a table of ids, in order, and after which time each table is dropped."""
+    """Return the days that have a table of ids, in order, and after which time each table is dropped.
+
+    On PostgreSQL, none is dropped before this transaction has ended.
+    """
     return {row.day: row.forget_after for row in connection.execute(select(BATCH_IDS).order_by(BATCH_IDS.c.day))}
-
-
-def tables_of_ids(connection: Connection) -> list[Table]:
-    """Return all tables that ids are in; on PostgreSQL, none is dropped before this transaction has ended."""
-    return list(map(ids_table, read_id_days(connection)))
 
 
 def count_ids(connection: Connection) -> int:
     """Return the number of ids that are remembered."""
-    counts = (select(func.count()).select_from(table) for table in tables_of_ids(connection))
+    counts = (select(func.count()).select_from(ids_table(day)) for day in read_id_days(connection))
     return sum(connection.execute(count).scalar_one() for count in counts)
 
 

@@ -22,7 +22,7 @@ from overstory.collector.store.counts import TOGETHER, Key, grouped, join_rows, 
 from overstory.collector.store.databases.database import Database
 from overstory.collector.store.metrics import StoredMetric, StoredMetrics, read_stored_metrics
 from overstory.collector.store.schema import CHUNKS, INBOX, STORE_ID, read_fact
-from overstory.engines.folders import Folder, FolderError, file_checksum
+from overstory.engines.folders import Folder, FolderError, stream_checksum
 from overstory.files.labels import (
     MANIFEST_NAME,
     PART_NAME,
@@ -171,7 +171,8 @@ class Export:
             name = part_name(export_id(self._store, key), number)
             with self._folder.staged(f"{_partition(key)}/{name}") as staged:
                 reports = write_blocks(staged, counting(together), label, **about)
-                size, crc = file_checksum(staged)
+                with staged.open("rb") as written:
+                    size, crc = stream_checksum(written)
             parts.append(PartFile(name, size, crc, reports))
         return parts, totals
 

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from overstory.collector.ingest.received import Received
 from overstory.collector.settings import Limits
 from overstory.protocol.errors import WireError
 from overstory.protocol.kinds.base import Kind
@@ -36,6 +35,32 @@ FEW: Final = 16  # up to this many reports are checked one by one: that is faste
 _LEAST: Final = HEADER.size + TRAILER.size
 Flags = NDArray[np.bool_]
 Zones = tuple[tuple[int, int], ...]
+
+
+class Released(NamedTuple):
+    """Where a batch came in a message that a shuffling relay released together with others."""
+
+    release: bytes  # 16 bytes, drawn by the relay for each release
+    message: int  # that batches of one message share, and those of others in the same call do not
+
+
+class Received(NamedTuple):
+    """One accepted batch of reports; a tuple, because a frozen dataclass takes several times as long to make."""
+
+    metric: str
+    period: int  # its number
+    batch: bytes  # 16 bytes from the sender's secret or drawn: it is stored once, however often it is sent
+    digest: bytes  # of the mechanism that made the reports, 16 bytes
+    num_bits: int  # of a report's payload
+    num_cohorts: int  # of the mechanism
+    num_reports: int  # in the batch
+    cohorts: bytes  # columns as they travel, as `bits`: see `overstory.protocol.wire.upload.Batch`
+    bits: bytes
+    forget_after: int  # unix time in seconds after which no copy of the batch can be accepted any more
+    # Unix time at which its period ends: with the batch's own bytes it never changes, whatever the registry says.
+    ends: int
+    group: str = ""  # of its devices; empty where the upload named none
+    released: Released | None = None  # the message that it came in, where a shuffling relay released it
 
 
 class Columns(NamedTuple):

@@ -1,1 +1,0 @@
-"""From a request's body to reports that can be counted."""
