@@ -114,6 +114,7 @@ class OwnBits(_Own):
     again: tuple[Probability, Probability] | None = None
 
     def mechanism(self, name: str, parameters: Mapping[str, Any]) -> Mechanism:
+        """Return the mechanism that has these bits and channels."""
         second = BinaryChannel.identity() if self.again is None else BinaryChannel.of(*self.again)
         rounds = Rounds(BinaryChannel.of(self.keep, self.raised), second)
         return _StatedBits(name, parameters, OneHot(self.domain_size), rounds, stated=(self.p_star, self.q_star))
@@ -147,6 +148,7 @@ class OwnSets(_Own):
     inside: Probability
 
     def mechanism(self, name: str, parameters: Mapping[str, Any]) -> Mechanism:
+        """Return the mechanism that has these sets and this chance."""
         sets = ListedSets(tuple(tuple(sorted(set(own))) for own in self.owned), self.outputs)
         even = Fraction(len(sets.owned[0]), self.outputs)  # towards the output that says nothing
         inside = BinaryChannel.of(self.inside, even).keep_one
