@@ -133,7 +133,7 @@ def test_under_a_choice_without_a_collector_nothing_is_sent_until_one_is_agreed_
     assert found.status().missing == dict.fromkeys(TWO, (reason,))
     told = read_status(found.paths, TWO, found.effective, now=NOON)
     assert told.missing == found.status().missing, "also for a command, which knows what the program left"
-    choose(found.paths, TWO, "on", TODAY)
+    choose(found.paths, TWO, "on", TODAY, server=HOME)
     clock.now += 7200
     found.flush()
     assert collector.metrics == ["colour"]
@@ -285,3 +285,8 @@ def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):
     assert main(ask, environ={}) == 0
     assert f"reports go to: {HOME}" in capsys.readouterr().out, "what the program says is what is asked for"
     assert reporting.record("colour", "red") is Outcome.RECORDED
+    assert main([*ask, "--server", "https://wrong.example"], environ={}) == 0
+    assert reporting.record("colour", "red") is Outcome.NOT_ASKED
+    capsys.readouterr()
+    assert main(ask, environ={}) == 0
+    assert f"reports go to: {HOME}" in capsys.readouterr().out, "a person's own address is not the program's"

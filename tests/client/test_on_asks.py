@@ -9,7 +9,7 @@ import pytest
 
 from overstory.client.consent import read_consent
 from overstory.client.person.status import SCREEN
-from overstory.client.state.files import StatePaths
+from overstory.client.state.files import StatePaths, introduce
 from support.devices import DEFAULT, REGISTRY, registry
 
 if sys.platform == "win32":
@@ -71,6 +71,16 @@ def test_on_a_terminal_it_asks_after_it_has_shown_one_screen(tmp_path):
     assert asking.end() == 0
     assert "on, from" in asking.shown
     assert set(read_consent(StatePaths(tmp_path / "state")).metrics) == set(REGISTRY)
+
+
+def test_a_choice_is_for_the_collector_that_was_shown(tmp_path):
+    asking = Terminal(tmp_path, *begun(tmp_path, ONE))
+    assert "reports go to: nobody yet" in asking.until("[y/N] ")
+    paths = StatePaths(tmp_path / "state")
+    introduce(paths, "app", ONE, "https://b.example")  # a program starts while the person reads
+    asking.answer("yes\n")
+    assert asking.end() == 0
+    assert read_consent(paths).server is None
 
 
 @pytest.mark.parametrize("no", ["\n", "yes please\n", "\x04"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -127,6 +128,8 @@ class Client:
         self.paths = StatePaths(Path(state) if state is not None else state_folder(app, environ))
         self._collector = None if server is None or isinstance(server, str) else server
         address = self._collector.server if self._collector is not None else cast("str | None", server)
+        if self._collector is not None and (token or transport is not None):
+            raise ParameterError("token, transport: this server is a Collector, which has its own")
         if address is not None:
             from overstory.client.upload.http import endpoint
             from overstory.protocol.wire.reasons import check_token
@@ -328,7 +331,8 @@ class Client:
         from overstory.client.upload.http import http_transport
 
         state, permission = self._state(), self._permission
-        state.timeout = max(state.timeout, seconds / 2)
+        if self._collector is not None:  # a gateway's requests end when they are answered, however many there are
+            seconds, state.timeout = math.inf, 10.0
         if not self._sending.acquire(blocking=False):
             return None
         try:

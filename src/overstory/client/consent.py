@@ -32,7 +32,6 @@ from overstory.client.state.files import (
     StatePaths,
     make_folder,
     overwrite,
-    read_application,
     refuse_foreign,
     sync_folder,
     write_atomically,
@@ -240,18 +239,13 @@ def origin(server: str) -> str:
     return f"{parts.scheme}://{host}" + ("" if parts.port in {None, usual} else f":{parts.port}")
 
 
-def named_collector(paths: StatePaths, server: str | None) -> str | None:
-    """Return the collector that a choice is about: the one with this address, or that which the program left."""
-    return read_application(paths).server if server is None else origin(server)
-
-
 def choose(
     paths: StatePaths,
     registry: MetricRegistry,
     choice: Choice | str,
     today: date,  # in UTC
     *,
-    server: str | None = None,
+    server: str | None = None,  # the collector that the person was shown; None: nobody yet
     moved: bool = False,  # this machine replaces the one where the state was begun, secret and ledger included
 ) -> Consent:
     """Make a choice: the one way to change consent.json.
@@ -267,7 +261,7 @@ def choose(
     if chosen is not Choice.OFF:
         refuse_foreign(paths)
         _settle_machine(paths, moved=moved, narrows=before is not None and chosen.rank < before.choice.rank)
-    named = named_collector(paths, server)
+    named = None if server is None else origin(server)
     listed = MappingProxyType({name: Agreement.to(metric, registry.oblivious) for name, metric in registry.items()})
     renewed = None if chosen is not Choice.ON or before is None else _renewed(before, listed, named)
     consent_id = os.urandom(8).hex() if before is None or renewed is None else before.consent_id

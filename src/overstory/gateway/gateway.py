@@ -185,7 +185,7 @@ class Gateway:
             if flushed.written or flushed.problem is None:
                 self._pending = 0
             if flushed.problem is not None:
-                self._wait(GatewayError(f"the device's state cannot be written: {flushed.problem}"), self.client.fault)
+                self._wait(GatewayError(f"reports cannot be written or sent: {flushed.problem}"), self.client.fault)
                 if not self._pending:
                     return  # what could not be delivered waits in the state, and for the next time
         if self._held:

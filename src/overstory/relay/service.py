@@ -165,7 +165,7 @@ class RelayService:
         self.closing, self._failed_at, self._under_way = False, -math.inf, 0
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """Answer one request (ASGI 3), and end its connection; of headers nothing but what is needed is sent."""
+        """Answer one request (ASGI 3), and end its connection."""
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         peer: str = scope["client"][0] if scope["client"] else ""
         sender = forwarded_address(headers.get(b"x-forwarded-for", ""), peer) if self._trust_forwarded else peer

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import httptools
@@ -375,7 +375,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._end(request_timeout())
 
 
-@lru_cache(maxsize=64)
 def _has_path(url: bytes) -> bool:
     try:
         httptools.parse_url(url).path.decode("ascii")

@@ -224,10 +224,12 @@ def choose(context: CommandContext, args: argparse.Namespace) -> None:
     if choice == "on" and not args.yes and not _agreed(context):
         say("not agreed: nothing has changed; `off` is an answer that lasts, also to what is asked for later")
         return
-    consent = store_choice(context.paths, context.registry, choice, today, server=server, moved=moved)
+    shown = None if asked is None else asked.server
+    consent = store_choice(context.paths, context.registry, choice, today, server=shown, moved=moved)
     if choice != "off":
         with contextlib.suppress(OSError, StateError):  # the commands after this one would need the file again
-            introduce(context.paths, context.name, context.registry, consent.server)
+            named = read_application(context.paths).server or consent.server  # what a program says of itself stays
+            introduce(context.paths, context.name, context.registry, named)
     effective = context.effective
     if args.json:
         about = {"choice": str(consent.choice), "date": consent.date, "registry": consent.registry}

@@ -15,10 +15,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from overstory.client.budget import ledger_of
-from overstory.client.consent import WORDS, Choice, Consent, named_collector, read_consent
+from overstory.client.consent import WORDS, Choice, Consent, origin, read_consent
 from overstory.client.outcomes import ConsentError, StateError
 from overstory.client.person.status import NOWHERE, SCREEN, Status, asked_by, metric_line, one_screen, ways
-from overstory.client.state.files import StatePaths
+from overstory.client.state.files import StatePaths, read_application
 from overstory.client.state.rows import ALL_VALUES, OutboxRow, Response, Rows, RowState
 from overstory.client.state.state import State
 from overstory.client.upload.delivery import RELAYED
@@ -74,7 +74,7 @@ def asked_of(paths: StatePaths, registry: MetricRegistry, server: str | None, to
     if state.exists:
         with contextlib.suppress(StateError), state.snapshot() as rows:
             spent = ledger_of(rows, registry)
-    named = named_collector(paths, server)
+    named = read_application(paths).server if server is None else origin(server)
     costs = {name: metric_cost(metric, so_far=spent, budget=registry.budget) for name, metric in registry.items()}
     chosen = before is not None and before.choice is not Choice.OFF
     changes = before.missing(registry, named) if chosen and before else {}
