@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 from _pytest.doctest import DoctestModule
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.internal.detection import is_hypothesis_test
 
 # As the command line does: on small machines BLAS threads mostly wait for each other, and for the tests beside them.
@@ -26,6 +26,9 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 FEWEST_EXAMPLES: Final = 20
+# A machine that does something else for a second fails no test.
+settings.register_profile("overstory", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("overstory")
 
 LONG: Final = frozenset((Path(__file__).parent / "long_tests.txt").read_text("utf-8").splitlines())
 """Tests and cases that take seconds each: they run with the slow tests, and their quicker siblings with the others."""

@@ -105,9 +105,15 @@ def test_what_is_read_of_a_store_is_what_the_search_finds_in_the_same_answers(li
     ("words", "message"),
     [
         (("decode", *STORE, "--metric", "port", "--aggregate", "per-period"), "few devices answer in one period"),
-        (("decode", *STORE, "--metric", "port", "--steps", "norm-sub"), "post-processing steps have no meaning"),
-        (("decode", *STORE, "--metric", "port", "--reports-per-device", "2"), "reports per device have no meaning"),
-        (("decode", *STORE, "--metric", "port", "--complete"), "a method or complete list"),
+        (
+            ("decode", *STORE, "--metric", "port", "--steps", "norm-sub"),
+            "add up to 1, does not apply to it",
+        ),
+        (
+            ("decode", *STORE, "--metric", "port", "--reports-per-device", "2"),
+            "per device does not apply to it",
+        ),
+        (("decode", *STORE, "--metric", "port", "--complete"), "a complete list does not apply to it"),
     ],
 )
 def test_what_has_no_meaning_for_a_search_is_refused(live, words, message):

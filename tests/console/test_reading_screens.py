@@ -109,7 +109,7 @@ SHOWS = [  # address, status, what it shows, what it does not
     ("/m/port/compare", 200, ("are not compared on a page",), ""),
     ("/m/crashes?values=1.0", 400, ("values: crashes is a table of several variables, whose page has no such",), ""),
     (f"/m/plugins/{DAY}?candidates=oak", 400, ("candidates: plugins is sets of items",), ""),
-    ("/m/port?reports_per_device=2", 400, ("reports per device does not apply to it",), ""),
+    ("/m/port?reports_per_device=2", 400, ("a number of reports per device does not apply to it",), ""),
 ]
 
 

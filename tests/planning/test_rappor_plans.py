@@ -14,6 +14,7 @@ from overstory.planning import detection, plan_from_needs, plan_from_parameters
 from overstory.planning.kinds import plan_for_domain
 from overstory.planning.needs import design, sufficient_permanent
 from overstory.presentation.charts.drawing import Scale
+from overstory.presentation.formats import epsilon_text
 from overstory.presentation.formats import share as percentage
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.kinds.bits import rappor
@@ -108,6 +109,9 @@ def test_beyond_the_sufficient_budget_nothing_is_gained_and_below_it_something_i
     below, at, beyond = (sized((2.0, permanent)) for permanent in (enough * 0.95, enough, 9.0))
     assert at.standard_error == pytest.approx(beyond.standard_error, rel=1e-6)
     assert below.standard_error > at.standard_error * 1.0001
+    said, unsaid = (plan_from_needs(2.0, permanent, 10**6, 100).plain_words() for permanent in (9.0, enough))
+    assert f"A permanent epsilon of {epsilon_text(enough)} would" in said
+    assert "A permanent epsilon of" not in unsaid
     assert at.privacy.epsilon_any[2] > beyond.privacy.epsilon_any[2]
 
 

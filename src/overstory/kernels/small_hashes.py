@@ -99,13 +99,16 @@ def positions_v1(digests: U64, num_bits: int, num_hashes: int, num_cohorts: int)
             block = out[cohort, start : min(start + BLOCK, stop)]
             # One SplitMix64 stream for each (digest, cohort).
             streams = mix(digests[start : start + len(block)] + tweaks[cohort])
+            before: list[U64] = []
             for i in range(num_hashes):
                 # Floyd's sampling (Bentley and Floyd, CACM 30(9), 1987): a position drawn before gives way to `last`,
                 # which cannot have been drawn yet; 2 ** -48 for a multiplication in place of a division.
                 last = num_bits - num_hashes + i
                 drawn = below(stream_words(streams, i), last + 1)
-                is_taken = (block[:, :i] == drawn[:, None]).any(axis=1)
-                block[:, i] = np.where(is_taken, last, drawn)
+                for taken in [drawn == each for each in before]:
+                    drawn[taken] = last
+                block[:, i] = drawn
+                before.append(drawn)
 
     in_parts(part, digests.size, smallest=BLOCK)
     return out

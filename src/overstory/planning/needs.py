@@ -162,7 +162,9 @@ def plan_from_needs(
         small = design(epsilon_report, epsilon_permanent, **sizes, hash_key=hash_key)
         designs.append(_sized(small, num_reports, num_candidates, alpha))
     best = min(designs, key=lambda mechanism: rare_error(mechanism, num_reports, num_candidates, alpha))
-    return plan_from_parameters(best, num_reports, num_candidates, alpha=alpha, share=share)
+    plan = plan_from_parameters(best, num_reports, num_candidates, alpha=alpha, share=share)
+    enough = sufficient_permanent(epsilon_report, int(plan.parameters["h"]))
+    return replace(plan, sufficient_epsilon_permanent=max(epsilon_report, enough))
 
 
 def _check_budgets(epsilon_report: float, epsilon_permanent: float) -> None:
@@ -190,9 +192,9 @@ def best_channel(growth: float, ceiling: float) -> tuple[float, float]:
     return growth * odds / (1 + growth * odds), odds / (1 + odds)
 
 
-def sufficient_permanent(epsilon_report: float) -> float:
-    """Return the permanent budget beyond which a report by one hash is no more precise: 2 ln((E + 1) / 2)."""
-    return 2 * math.log((math.exp(epsilon_report) + 1) / 2)
+def sufficient_permanent(epsilon_report: float, num_hashes: int = 1) -> float:
+    """Return the permanent budget beyond which one report does not become more precise: 2h ln((E + 1) / 2)."""
+    return 2 * num_hashes * math.log((math.exp(epsilon_report / num_hashes) + 1) / 2)
 
 
 def design(

@@ -223,6 +223,8 @@ class RapporPlan(Plan):
     # how many strings can be learned at most: as many, all of one share, as are still detected (RAPPOR, appendix)
     learnable_strings: int
     num_fitted: int  # how many strings the counts have to tell apart
+    # where the parameters were planned: the permanent budget that would have sufficed for this precision
+    sufficient_epsilon_permanent: float | None = None
 
     @cached_property
     def privacy(self) -> PrivacyStatement:
@@ -281,6 +283,12 @@ class RapporPlan(Plan):
             f"Counting and decoding takes about {seconds_text(self.core_seconds)} seconds of one core."
         )
         yield from self.detection()
+        enough = self.sufficient_epsilon_permanent
+        if enough is not None and enough < self.mechanism.epsilon_permanent - 1e-3:
+            yield (
+                f"A permanent epsilon of {epsilon_text(enough)} would give one report a device the same standard "
+                "error; a larger one pays where reports of one device are averaged, and hides changes of value better."
+            )
 
     def detection(self) -> Iterator[str]:
         half, nine = self.detectable_frequency, self.reliable_frequency
@@ -353,6 +361,7 @@ class RapporPlan(Plan):
             "central": self.shuffled.to_json(),
             "influence": self.mechanism.influence.to_json(),
             "share": self._at_share(),
+            "sufficient_epsilon_permanent": self.sufficient_epsilon_permanent,
             "claims": privacy["claims"],
             "linkable": privacy["linkable"],
             "plain_words": self.plain_words(),

@@ -378,7 +378,7 @@ def reading_function(metric: Metric, place: int, options: EstimateOptions) -> An
     if metric.reading not in READINGS:
         raise ParameterError(f"{metric.id}: this version has no reading for {metric.reading}: upgrade overstory")
     fit = {"shares": (*OF_SHARES,), "items": (*OF_SHARES,)[:-1], "ranges": ("ranges",)}.get(metric.reading, ())
-    more = {"reports_per_device": "reports per device"} if metric.reading == "search" else {}
+    more = {"reports_per_device": "a number of reports per device"} if metric.reading == "search" else {}
     for name, words in (OF_SHARES | more | {"ranges": "a range of numbers"}).items():
         if name not in fit and getattr(options, name) != getattr(PLAIN, name):
             raise ParameterError(f"{metric.id} is read as {WORDS[metric.reading]}: {words} does not apply to it")

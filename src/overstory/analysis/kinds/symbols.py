@@ -35,6 +35,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final
 
@@ -287,7 +288,8 @@ TOGETHER: Final = 1 << 18  # terms of sums that are looked up at once: 2 MB
 def count_plane_support(histogram: I64, space: Projective) -> I64:
     """Return how many reports lie on each value's hyperplane: see the module."""
     size, field = space.field_size, space.field
-    table = histogram[_arranged(space)][None]  # by prefix of u, z, and y
+    smallest = replace(space, domain_size=space.sizes[1] + 1)  # of those with these points
+    table = histogram[_arranged(smallest)][None]  # by prefix of u, z, and y
     ends = np.array([[0, histogram[_starts(size, space.dimension)[-2]]]])  # B(0; 0), B(1; 0)
     supports: list[I64] = []
     for tail in range(space.dimension - 1, 0, -1):
