@@ -5,8 +5,8 @@ a later `on`. `off` records nothing. Nobody asked is like `off`, and says so.
 
 A choice covers what was shown: every metric with its words, its privacy, how long its reports are kept, until when it
 is collected and what of it is published; the collector that reports go to; the budget. Where one of these is another,
-or allows more, the program asks again. A choice names the collector that the program left in its state, or the one that
-is given; under a choice that names none, nothing is sent. An `Agreement` is what a person agreed to about one metric.
+or allows more, the program asks again. Under a choice that names no collector nothing is sent. An `Agreement` is what a
+person agreed to about one metric.
 
 Every source is an upper limit: an administrator can forbid, but cannot consent for a person. In order, the policy file,
 ``OVERSTORY``, ``DO_NOT_TRACK``, a continuous-integration environment, the person's choice; the cause is the first of
