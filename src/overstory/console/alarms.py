@@ -105,16 +105,6 @@ class MetricHistory:
             return None
         return Comparison(self.metric.id, self.label(period), [self.estimates[period]], earlier)
 
-    @cached_property
-    def usual(self) -> list[int]:
-        """How many reports the periods have that the newest one is compared with, from the first with reports on."""
-        first = min(self.reports, default=self.newest)
-        return [self.reports.get(one, 0) for one in self.before(self.newest) if one >= first]
-
-    def volume(self) -> Alarm | None:
-        alarm = volume(self.metric.id, self.label(self.newest), self.reports.get(self.newest, 0), self.usual)
-        return alarm and replace(alarm, is_provisional=self.final is not None and self.newest > self.final)
-
     def drift_comparison(self) -> Comparison | None:
         periods = [self.drift_end, *self.before(self.drift_end, 2 * DRIFT_PERIODS - 1)]
         halves = periods[:DRIFT_PERIODS], periods[DRIFT_PERIODS:]
@@ -135,18 +125,14 @@ def notice(data: ConsoleData, alarm: Alarm, title: str = "", notes: Iterable[str
     return Notice(text, TONES[alarm.severity], more=tuple(filter(None, (rest, *notes))))
 
 
-def count_history(data: ConsoleData, metric: Metric) -> MetricHistory:
-    """Return how many reports a metric's periods have, without estimates."""
-    now, reports = data.clock(), data.reports(metric, *ANY_PERIOD)
-    return MetricHistory(metric, metric.newest_over(now), reports, {}, final=metric.newest_final(now))
-
-
 def read_history(data: ConsoleData, metric: Metric, drawn: int = 0) -> MetricHistory:
     """Read what alarms, and a picture of so many periods, need to know; ScreenError 202 while these are decoded."""
-    history, now = count_history(data, metric), data.clock()
+    reports = data.reports(metric, *ANY_PERIOD)
+    now = data.clock()
+    history = MetricHistory(metric, metric.newest_over(now), reports, {}, final=metric.newest_final(now))
     compared = set() if metric.expired(now) else history.wanted() | history.of_final.wanted()
     last = -1 if history.shown is None else history.shown
-    wanted = sorted(history.reports.keys() & {*compared, last, *range(last - drawn + 1, last + 1)})
+    wanted = sorted(reports.keys() & {*compared, last, *range(last - drawn + 1, last + 1)})
     if not wanted or not metric.labels or metric.reading != "shares":
         return history
     try:
@@ -209,7 +195,11 @@ def _of_metrics(histories: Iterable[MetricHistory]) -> Iterator[Alarm]:
         if history.problem:
             text = f"Its estimates cannot be computed: {history.problem}."
             yield Alarm("estimate", "amber", history.metric.id, label, text)
-        yield from filter(None, [history.volume()])
+        first = min(history.reports, default=history.newest)
+        earlier = [history.reports.get(one, 0) for one in history.before(history.newest) if one >= first]
+        alarm = volume(history.metric.id, label, history.reports.get(history.newest, 0), earlier)
+        if alarm is not None:
+            yield alarm
         yield from crafted(history.metric.id, label, history.checks.get(history.newest, ()))
         newest = history.estimates.get(history.newest)
         if isinstance(newest, Decoded):

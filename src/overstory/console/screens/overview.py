@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import numpy as np
 from pydantic import Field as Parameter
 
-from overstory.analysis.alarms.alarm import BEFORE, ENOUGH_BEFORE
+from overstory.analysis.alarms.alarm import BEFORE, HIGHEST_VOLUME, LOWEST_VOLUME
 from overstory.collector.store import Store
 from overstory.collector.store.operations import NOTE_KINDS, CollectorState, Refusals
-from overstory.console.alarms import TONES, MetricHistory, count_history, find_alarms, notice, read_histories
+from overstory.console.alarms import TONES, MetricHistory, find_alarms, notice, read_histories
 from overstory.console.changes import DRAWN, Trend, largest
 from overstory.console.screens.page import ASK_AGAIN, WHOLE_RANGE, is_shares, number_field, state_words
 from overstory.console.view import Query, ScreenError, View
@@ -32,8 +32,9 @@ from overstory.presentation.document import (
     Preformatted,
     Row,
     Table,
+    Tone,
 )
-from overstory.presentation.formats import thousands
+from overstory.presentation.formats import thousands, with_article
 from overstory.protocol.errors import ParameterError
 from overstory.protocol.metrics import Metric, Period
 from overstory.protocol.metrics.period import DAY
@@ -287,24 +288,31 @@ def _numbers(words: Callable[[str], str]) -> tuple[Column, ...]:
 
 def volume(data: ConsoleData, metric: Metric) -> dict[str, Any]:
     """Return a metric's row: its newest period that is over, the median before (None: too young), and its line."""
-    history, period, current = count_history(data, metric), metric.period, metric.period.number(data.clock())
-    by_period, newest, before = history.reports, history.newest, history.usual
-    usual = median(before) if len(before) >= ENOUGH_BEFORE else None
+    now, period = data.clock(), metric.period
+    current = period.number(now)
+    newest, first = current - 1, current - 1 - BEFORE
+    by_period = data.reports(metric, first + 1 - DRAWN, current + 1)
+    began = min(by_period, default=current)
+    usual = None if began > first else median(by_period.get(number, 0) for number in range(first, newest))
     reports = by_period.get(newest, 0)
-    alarm = None if metric.expired(data.clock()) else history.volume()
+    share = reports / usual if usual else None
     return {
         "metric": metric.id,
         "title": metric.title,
         "period": period.label(newest),
         "reports": reports,
         "median": usual,
-        "share": reports / usual if usual else None,
+        "share": share,
         "running": by_period.get(current, 0),
-        "alarm": alarm,
-        "stands_out": alarm is not None,
+        "stands_out": volume_tone(share) == "bad" and not metric.expired(period.start(newest)),
         "unit": str(period),
-        "line": [by_period.get(one, 0) for one in range(max(min(by_period, default=0), current - DRAWN), current)],
+        "line": [by_period.get(number, 0) for number in range(max(began, current - DRAWN), current)],
     }
+
+
+def volume_tone(share: float | None) -> Tone:
+    """Return whether a share of the median stands out."""
+    return "bad" if share is not None and not LOWEST_VOLUME <= share <= HIGHEST_VOLUME else ""
 
 
 class HealthQuery(Query):
@@ -324,7 +332,7 @@ def show_health(data: ConsoleData, query: HealthQuery) -> View:
         Heading(1, f"Health: {len(collectors) - len(silent):,} of {len(collectors):,} collectors answer"),
         *([] if collectors else [Notice("No collector has sent a heartbeat within a week.")]),
         *(Notice(f"Collector {one.id[:8]} has been silent since {data.moment(one.last_seen)}.") for one in silent),
-        *(notice(data, row["alarm"], row["title"]) for row in reports.rows if row["stands_out"]),
+        *_low_volumes(data, reports),
         Heading(2, "Reports", "reports"),
         reports,
         Paragraph("A running period is not compared. A period that is over still takes late reports for a while."),
@@ -357,19 +365,22 @@ def change_notes(data: ConsoleData, fields: Mapping[str, str]) -> str:
     return "/health#notes"
 
 
+def _low_volumes(data: ConsoleData, reports: Table) -> Iterator[Block]:
+    for row in reports.rows:
+        if row["stands_out"]:
+            when = with_article(data.words(row["period"]))
+            usual = f"the median of the {BEFORE} periods before is {row['median']:,.0f}"
+            words = f"{row['title']}: {row['reports']:,} reports in {when}, {usual}."
+            yield Notice(words, address=f"/m/{row['metric']}")
+
+
 def _reports(data: ConsoleData) -> Table:
     columns = (
         Column("title", "Metric", is_left=True, link=lambda row: f"/m/{row['metric']}"),
         Column("period", "Newest that is over", data.words, is_left=True),
         Column("reports", "Reports", _known),
         Column("median", f"Median of the {BEFORE} before", _known),
-        Column(
-            "share",
-            "Of the median",
-            lambda _, share: _known(share and 100 * share, "%"),
-            ("stands_out", "share"),
-            tone=lambda stands_out: "bad" if stands_out else "",
-        ),
+        Column("share", "Of the median", lambda share: _known(share and 100 * share, "%"), tone=volume_tone),
         Column("running", "Running", _known),
         Column("line", f"{DRAWN} periods", lambda _: "", ("metric",), picture=_line, is_left=True),
     )
