@@ -270,6 +270,26 @@ def test_a_file_that_was_not_written_here_is_off(tmp_path, where, wrong):
     assert "not a choice that was written here" in fresh.status().effective.cause
 
 
+def test_a_window_without_a_collector_agrees_for_the_program_that_sends(tmp_path):
+    sends, window = client(tmp_path), client(tmp_path, server=None)
+    assert sends.record("colour", "red") is Outcome.NOT_ASKED
+    assert window.consent("on").server == HOME
+    assert sends.record("colour", "red") is Outcome.RECORDED
+
+
+def test_a_mistyped_collector_is_forgotten_with_the_next_choice(tmp_path, capsys, monkeypatch):
+    (tmp_path / "metrics.toml").write_text(TWO.text)
+    monkeypatch.chdir(tmp_path)
+    for server in ("https://wrong.example", "https://right.example"):
+        typed = ["on", "--yes", "--app", "./state", "--registry", "metrics.toml", "--server", server]
+        assert main(typed, environ={}) == 0
+    capsys.readouterr()
+    assert main(["status", "--app", "./state"], environ={}) == 0
+    shown = capsys.readouterr().out
+    assert "right.example" in shown
+    assert "wrong" not in shown
+
+
 def test_the_command_names_a_collector(tmp_path, capsys, monkeypatch):
     asked = registry(colour=DEFAULT["colour"])
     (tmp_path / "metrics.toml").write_text(asked.text)

@@ -302,7 +302,7 @@ def test_a_move_to_another_address_ends_a_backoff(state, answer, sent):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "most_uploads", "lease", "leased"), [(math.inf, 1, 120, 64), (10, 1, 130, 64), (10, 100, 130, 65)]
+    ("seconds", "most_uploads", "lease", "leased"), [(math.inf, 1, 120, 64), (10, 1, 130, 64), (10, 100, 160, 65)]
 )
 def test_a_round_leases_64_reports_or_a_whole_request_for_as_long_as_it_may_last(
     state, seconds, most_uploads, lease, leased

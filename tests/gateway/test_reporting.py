@@ -231,7 +231,7 @@ def test_a_collector_that_fails_is_left_alone_and_gets_everything_once_later(tmp
     assert sorted(u.period - samples.FIRST for u in collector.counted.values()) == list(range(400))
 
 
-@pytest.mark.parametrize(("clock", "lease"), [("real", 120), ("readings", 0)])
+@pytest.mark.parametrize(("clock", "lease"), [("real", 180), ("readings", 0)])  # 120, a round, and its last request
 def test_by_the_clock_of_readings_no_report_waits_for_a_lease_to_end(tmp_path, clock, lease):
     waits = []
 
@@ -245,6 +245,24 @@ def test_by_the_clock_of_readings_no_report_waits_for_a_lease_to_end(tmp_path, c
     sending.take(Reading(1, time.time() - samples.HALF_HOUR, 0.5))
     sending.finish()
     assert waits == [pytest.approx(lease, abs=20)]
+
+
+def test_a_slow_collector_gets_all_of_it_round_after_round(tmp_path, monkeypatch):
+    monkeypatch.setattr("overstory.gateway.gateway.ROUND", 0.3)
+    collector = CountingCollector()
+
+    def slow(request):
+        if request.timeout < 0.2:
+            return Response(None, error="timeout")
+        time.sleep(0.2)
+        return collector(request)
+
+    sending = gateway(tmp_path, Collector("http://c.example", slow, most_uploads=2), agree="on", spread=0.0)
+    for period in range(12):
+        sending.take(reading(period, 0.5))
+    sending.finish()
+    assert sending.summary()["waiting"] == 0
+    assert len(collector.counted) == 12
 
 
 def rows_after_each(folder, name, values):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import math
 import os
 import sys
 import threading
@@ -199,7 +198,8 @@ class Client:
         Parameters
         ----------
         timeout
-            Upper bound in seconds for writing and sending together.
+            Upper bound in seconds for writing and sending together; a request of a `Collector` that has begun by then
+            is waited for.
         """
         written: Mapping[str, int] = {}
         sent: Round | None = None
@@ -331,8 +331,8 @@ class Client:
         from overstory.client.upload.http import http_transport
 
         state, permission = self._state(), self._permission
-        if self._collector is not None:  # a gateway's requests end when they are answered, however many there are
-            seconds, state.timeout = math.inf, 10.0
+        if self._collector is not None:  # nobody waits for a gateway's call to return: it may wait for the database
+            state.timeout = 10.0
         if not self._sending.acquire(blocking=False):
             return None
         try:

@@ -32,6 +32,7 @@ from overstory.client.state.files import (
     StatePaths,
     make_folder,
     overwrite,
+    read_application,
     refuse_foreign,
     sync_folder,
     write_atomically,
@@ -497,7 +498,8 @@ class Permission:
     def choose(self, paths: StatePaths, choice: Choice | str, today: date, *, moved: bool) -> Consent:
         """Make the person's choice, see `choose`; nothing is recorded or sent after one for less that failed."""
         try:
-            consent = choose(paths, self._registry, choice, today, server=self.server, moved=moved)
+            server = self.server or read_application(paths).server
+            consent = choose(paths, self._registry, choice, today, server=server, moved=moved)
         except (ConsentError, StateError):
             self.revoked = self.revoked or choice != Choice.ON
             raise

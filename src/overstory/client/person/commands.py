@@ -228,8 +228,7 @@ def choose(context: CommandContext, args: argparse.Namespace) -> None:
     consent = store_choice(context.paths, context.registry, choice, today, server=shown, moved=moved)
     if choice != "off":
         with contextlib.suppress(OSError, StateError):  # the commands after this one would need the file again
-            named = read_application(context.paths).server or consent.server  # what a program says of itself stays
-            introduce(context.paths, context.name, context.registry, named)
+            introduce(context.paths, context.name, context.registry, None)
     effective = context.effective
     if args.json:
         about = {"choice": str(consent.choice), "date": consent.date, "registry": consent.registry}

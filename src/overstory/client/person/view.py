@@ -74,7 +74,8 @@ def asked_of(paths: StatePaths, registry: MetricRegistry, server: str | None, to
     if state.exists:
         with contextlib.suppress(StateError), state.snapshot() as rows:
             spent = ledger_of(rows, registry)
-    named = read_application(paths).server if server is None else origin(server)
+    said = read_application(paths).server or (before.server if before else None)  # by the program; else agreed to
+    named = said if server is None else origin(server)
     costs = {name: metric_cost(metric, so_far=spent, budget=registry.budget) for name, metric in registry.items()}
     chosen = before is not None and before.choice is not Choice.OFF
     changes = before.missing(registry, named) if chosen and before else {}

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
+from urllib.parse import urlsplit
 
 from overstory.client.outcomes import Fault, StateError
 from overstory.protocol.errors import ParameterError
@@ -346,6 +347,7 @@ def read_application(paths: StatePaths) -> Application:
             isinstance(text, str | None) for text in (registry, server)
         ):
             return Application()
+        _ = urlsplit(server or "").port  # ValueError where it is no address
     except (OSError, ValueError, KeyError, TypeError, RecursionError, ParameterError):
         return Application()
     return Application(name, registry, server)

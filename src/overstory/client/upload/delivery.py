@@ -276,8 +276,9 @@ class Collector:
         permit: Permit = lambda: True,
         covers: Covers = lambda _: True,
     ) -> Round:
-        """Send what is due, within a time limit."""
-        lease = self.lease and self.lease + (max(seconds, 0.0) if math.isfinite(seconds) else 0.0)
+        """Send what is due, within a time limit; a request of many uploads that has begun has all of its own time."""
+        last = self.timeout if self.most_uploads > 1 else 0.0
+        lease = self.lease and self.lease + last + (max(seconds, 0.0) if math.isfinite(seconds) else 0.0)
         return Delivery(self, state, registry, permit, covers, time.monotonic() + seconds, lease).run()
 
     def spread(self) -> float:
@@ -462,7 +463,7 @@ class Delivery:
             rows = [row for row in group if row.metric not in refused]
             if not rows:
                 continue
-            if not self._allowed():
+            if self._is_over():
                 break
             made = self._post(rows, transport)
             decisions |= made
@@ -474,7 +475,8 @@ class Delivery:
     def _post(self, rows: Sequence[OutboxRow], transport: Transport) -> dict[int, Decision]:
         """Send rows in one request, or in halves where one of them spoils it; return the decisions."""
         to, body, left = self.collector, b"".join(row.body for row in rows), self.until - time.monotonic()
-        response = transport(Request(endpoint(to.server), body, MEDIA_TYPE, to.token, min(left, to.timeout)))
+        seconds = to.timeout if to.most_uploads > 1 else min(left, to.timeout)
+        response = transport(Request(endpoint(to.server), body, MEDIA_TYPE, to.token, seconds))
         if len(rows) > 1 and _may_split(response):
             half = len(rows) // 2
             return self._send_groups((rows[:half], rows[half:]), transport)
