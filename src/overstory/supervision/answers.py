@@ -45,32 +45,30 @@ class Response(NamedTuple):
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        return [*_headers(bool(self.body), *self[:1], *self[2:]), (b"content-length", b"%d" % len(self.body))]
+        """The headers; that of the length is the last."""
+        kind = self.media_type or (JSON if self.status < 400 else PROBLEM)
+        headers = [(b"content-type", kind.encode())] if self.body else []
+        headers += ON_ALL
+        if self.retry_after is not None:
+            headers.append((b"retry-after", b"%d" % self.retry_after))
+        if self.status == Reason.NO_TOKEN.status:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if self.allow:
+            headers.append((b"allow", self.allow.encode()))
+        if self.close:
+            headers.append((b"connection", b"close"))
+        return [*headers, (b"content-length", b"%d" % len(self.body))]
 
     @property
     def head(self) -> bytes:
-        """The first line and the headers, but for the last one's value."""
-        return _head(bool(self.body), *self[:1], *self[2:])
-
-
-def _headers(*about: Any) -> list[tuple[bytes, bytes]]:
-    has_body, status, retry_after, close, media_type, allow = about
-    headers = [(b"content-type", (media_type or (JSON if status < 400 else PROBLEM)).encode())] if has_body else []
-    headers += ON_ALL
-    if retry_after is not None:
-        headers.append((b"retry-after", b"%d" % retry_after))
-    if status == Reason.NO_TOKEN.status:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if allow:
-        headers.append((b"allow", allow.encode()))
-    if close:
-        headers.append((b"connection", b"close"))
-    return headers
+        """The first line and the headers, but for the length's value."""
+        return _head(self._replace(body=self.body[:1]))
 
 
 @lru_cache(maxsize=256)
-def _head(*about: Any) -> bytes:
-    return STATUS[about[1]] + b"".join([b"%b: %b\r\n" % line for line in _headers(*about)]) + b"content-length: "
+def _head(like: Response) -> bytes:
+    lines = b"".join([b"%b: %b\r\n" % line for line in like.headers[:-1]])
+    return STATUS[like.status] + lines + b"content-length: "
 
 
 WHOLE: Final = "overstory.response"
