@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.analysis.decoding import candidates as design
@@ -30,7 +30,6 @@ def by_hand(shelf):
     return matrix
 
 
-@settings(deadline=None)  # a kernel's first call compiles it
 @given(maps(), st.booleans())
 def test_products_agree_with_the_dense_matrix(shelf, compiled):
     matrix = by_hand(shelf)
@@ -51,7 +50,6 @@ def test_products_agree_with_the_dense_matrix(shelf, compiled):
         assert shelf.fill == pytest.approx(matrix.mean())
 
 
-@settings(deadline=None)  # a kernel's first call compiles it
 @given(maps(), st.booleans(), st.sampled_from([np.float32, np.float64]))
 def test_few_products_are_the_kernels_bit_for_bit(shelf, distinct, kind):
     """What a decoding says depends on no compiled code: that of 10^4 candidates compiled for eight seconds."""
@@ -71,7 +69,6 @@ def test_few_products_are_the_kernels_bit_for_bit(shelf, distinct, kind):
         assert np.array_equal(slow, kernels)
 
 
-@settings(deadline=None)
 @given(maps(), st.sampled_from([3, 1 << 14]))
 def test_colliding_groups_are_the_equal_columns(shelf, block):
     columns = {}

@@ -56,7 +56,7 @@ def every_form(rows):
     return forms
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(ROWS)
 def test_labels_in_are_labels_out_whoever_holds_the_column(rows):
     held = {row for row in rows if row is not None}

@@ -223,7 +223,7 @@ def check(counts, shelf, p_star=0.75, q_star=0.25):
     return found
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.integers(0, 10**6),
     st.integers(1, 4),

@@ -30,7 +30,7 @@ def outside(shown):
     ]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(RAW, st.sampled_from(sorted(STEPS)))
 def test_every_step_keeps_the_estimate_in_its_interval(raw, step):
     """A11: `oak 158.20%, 49.62-100.00%`: the interval was cut at the possible shares, the estimate was not."""

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
@@ -21,7 +21,6 @@ def estimate(counts, reports=100, error=10.0, **rest):
     return estimate_of(counts, error, reports=reports, **rest)
 
 
-@settings(deadline=None)
 @given(COUNTS, st.floats(0, 1e4))
 def test_the_projection_is_optimal_by_its_kkt_conditions(values, total):
     """Nearest point x of the simplex: x = v + delta where x > 0, and v + delta <= 0 where x = 0; one delta for all."""

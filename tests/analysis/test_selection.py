@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import linalg, special
@@ -141,7 +141,6 @@ def problem(seed, size, rows):
     return design.T @ design, design.T @ response
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**6), st.integers(1, 25), st.integers(1, 40))
 def test_the_optimality_conditions_hold(seed, size, rows):
     gram, moment = problem(seed, size, rows)

@@ -25,7 +25,7 @@ from overstory.protocol.wire.upload import decode_batch, decode_uploads
 from support.devices import BINS, Clock, device, registry
 
 OF_NEW_ROWS = st.sampled_from([RowState.WAITING, RowState.WAITING, RowState.LOCAL])
-FEW = settings(max_examples=25, stateful_step_count=25, deadline=None)
+FEW = settings(max_examples=25, stateful_step_count=25)
 # Thousands of transactions: what waits for a disk is tested elsewhere.
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 

@@ -338,7 +338,7 @@ def walked(root, metric):
     return path
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(names, max_size=6), st.lists(names, max_size=6))
 def test_only_what_is_taken_away_is_gone(taken, others):
     tree = DeviceSecret.of_root(ROOT).without(taken)
@@ -359,7 +359,7 @@ def test_a_tree_that_keeps_the_last_node_is_caught():
     assert parent not in {node.key for node in DeviceSecret.of_root(ROOT).without(["colour"])._nodes}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(names, max_size=4))
 def test_a_secret_comes_back_from_its_file(tmp_path_factory, taken):
     path = tmp_path_factory.mktemp("secret") / "secret"

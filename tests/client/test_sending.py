@@ -449,7 +449,7 @@ class KilledError(Exception):
 
 
 TestDeliveries = Deliveries.TestCase
-TestDeliveries.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+TestDeliveries.settings = settings(max_examples=40, stateful_step_count=15)
 
 
 SERVER = "https://c.example/here"

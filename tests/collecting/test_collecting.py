@@ -59,7 +59,7 @@ def test_oracles_that_do_not_fit(name, budget, words):
         collect(PEOPLE, budget, name, 0)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.sampled_from(SHARES), st.sampled_from(["grr", "oue", "l-osue", "rappor"]))
 def test_the_smallest_share_and_the_people_needed_are_inverse(share, name):
     budget = TrialBudget(1.0, 2.0) if name == "l-osue" else TrialBudget(1.0)

@@ -54,7 +54,7 @@ def told(population):
     return {label: count for label, count in zip(population.labels, population.counts.tolist(), strict=True) if count}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(rows=ROWS, block=st.integers(40, 400))
 def test_csv_and_parquet_give_the_histogram_however_they_are_cut(folder, rows, block):
     truth = Counter(row for row in rows if row is not None)
@@ -74,7 +74,7 @@ def test_csv_and_parquet_give_the_histogram_however_they_are_cut(folder, rows, b
             assert population.labels == tuple(sorted(truth))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(rows=ROWS.filter(lambda rows: any(row is not None for row in rows)), most=st.integers(2, 12))
 def test_no_more_values_than_allowed(folder, rows, most):
     write_csv(folder / "m.csv", rows)
@@ -89,7 +89,7 @@ def test_no_more_values_than_allowed(folder, rows, most):
             assert set(told(count_values(path, "c"))) == distinct
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(rows=ROWS, listed=st.lists(TEXT.filter(bool), min_size=1, max_size=5, unique=True))
 def test_what_is_not_listed_counts_as_one(folder, rows, listed):
     write_csv(folder / "l.csv", rows)
@@ -104,7 +104,7 @@ def test_what_is_not_listed_counts_as_one(folder, rows, listed):
     ]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     numbers=st.lists(st.one_of(st.none(), st.floats(width=32)), min_size=1, max_size=60),
     count=st.integers(2, 9),
@@ -299,7 +299,7 @@ def listed(read, i):
     return [names[number] for number in numbers]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(files(), st.sampled_from([(), ("NA", "oak")]), st.booleans())
 def test_python_says_what_arrow_says(path, written, missing, strip):
     text, delimiter = written

@@ -45,7 +45,7 @@ REQUESTS = {
     st.lists(st.sampled_from(sorted(REQUESTS)), min_size=2, max_size=6),
     st.lists(st.integers(1, 400), min_size=1, max_size=8),
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pipelined_and_cut_anywhere_answers_come_in_order(listening, names, cuts):
     raw = b"".join(REQUESTS[name] for name in names)
     with Wire(listening) as wire:
@@ -90,7 +90,7 @@ def test_what_is_no_http_is_answered_in_json_and_hung_up(listening, raw):
 
 
 @given(raw=st.binary(min_size=1, max_size=300))
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_after_any_bytes_the_next_sender_is_served(listening, raw):
     with Wire(listening) as wire:
         wire.send(raw)

@@ -69,7 +69,7 @@ def test_every_answer_is_one_that_is_described(running, method, path, mode, exam
     schema, headers = running
 
     @given(case=schema[path][method].as_strategy(generation_mode=mode))
-    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples, suppress_health_check=list(HealthCheck))
     def held(case):
         case.call_and_validate(headers=headers, checks=HELD)
 

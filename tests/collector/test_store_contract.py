@@ -373,7 +373,6 @@ def test_a_store_is_what_lists_in_memory_are(kind, server_folder):
     few = settings(
         max_examples=12,
         stateful_step_count=12,
-        deadline=None,
         phases=[phase for phase in Phase if phase is not Phase.shrink],  # which takes minutes
         suppress_health_check=list(HealthCheck),
     )

@@ -279,7 +279,7 @@ def changed_answers(seed):
     return {key for key, seen in bodies.items() if len(seen) > 1}
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.integers(0, 1 << 64))
 def test_any_two_public_answers_about_a_period_are_equal(seed):
     assert changed_answers(seed) == set()

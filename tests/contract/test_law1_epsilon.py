@@ -43,7 +43,7 @@ def assert_covers(built, reports):
 shares = st.one_of(st.floats(0.001, 0.999), st.fractions(Fraction(1, 1000), Fraction(999, 1000)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(shares, shares, shares, st.integers(1, 3))
 def test_any_noise(f, p, q, reports):
     try:

@@ -64,7 +64,7 @@ thresholds = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(thresholds, thresholds, st.lists(st.integers(0, ONE - 1), min_size=1, max_size=70), st.data())
 @example(ONE, 0, [0, ONE - 1], None)
 def test_a_bit_is_its_own_number_against_the_threshold_of_its_input(keep, raised, uniforms, data):

@@ -71,7 +71,7 @@ def bits_by_hand(encoding, reports):
     return SupportCounts(totals, ones)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(collections)
 def test_fast_slow_and_by_hand_agree(collection):
     oracle, reports = collection
@@ -80,7 +80,7 @@ def test_fast_slow_and_by_hand_agree(collection):
     assert counted(oracle, packed(oracle, reports)) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(collections, st.randoms(use_true_random=False), st.lists(st.integers(0, 40), max_size=4))
 def test_any_order_any_parts(collection, random, cuts):
     oracle, reports = collection

@@ -52,7 +52,7 @@ def read_or_reason(raw):
     return batch
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(batches)
 def test_a_round_trip_changes_nothing(batch):
     built, reports = batch
@@ -82,7 +82,7 @@ def test_every_value_of_every_byte(built):
                 read_or_reason(with_checksum(bytes(altered[: -TRAILER.size])))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batches, st.data())
 def test_any_mutation_with_a_right_checksum(batch, data):
     body = bytearray(encode_reports(*batch)[: -TRAILER.size])
@@ -93,7 +93,7 @@ def test_any_mutation_with_a_right_checksum(batch, data):
     read_or_reason(with_checksum(bytes(body)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(batches, st.data())
 def test_truncation_and_extension_are_seen(batch, data):
     raw = encode_reports(*batch)
@@ -102,7 +102,7 @@ def test_truncation_and_extension_are_seen(batch, data):
     assert read_or_reason(raw + data.draw(st.binary(min_size=1, max_size=9))) == "length"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200), st.booleans())
 def test_any_bytes_at_all(junk, dressed):
     read_or_reason(MAGIC + b"\1\0" + junk if dressed else junk)

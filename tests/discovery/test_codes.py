@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.discovery import (
@@ -194,7 +194,6 @@ def test_complete_codes_without_an_end_are_ruled_out_at_once(raw):
     assert value is None or domain.code(value) == int.from_bytes(raw, "big")
 
 
-@settings(deadline=None)
 @given(st.integers(2, 100), st.integers(1, 32), st.integers(1, 10), st.data())
 def test_extensions_that_begin_no_string_are_ruled_out_at_once(size, longest, step, data):
     """By tables of blocks, exactly those that `holds` rules out one by one."""

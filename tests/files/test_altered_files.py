@@ -78,7 +78,7 @@ def sound(tmp_path_factory):
 
 @pytest.mark.parametrize("name", FORMATS)
 @given(changes=CHANGES)
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_altered_file_is_valid_or_one_declared_error(name, changes, sound, tmp_path):
     path = tmp_path / "altered"
     path.write_bytes(altered(sound[name], changes))
@@ -90,7 +90,7 @@ def test_an_altered_file_is_valid_or_one_declared_error(name, changes, sound, tm
 
 @pytest.mark.parametrize("name", ["reports", "map"])
 @given(changes=CHANGES)
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_fast_reader_agrees_about_altered_files(name, changes, sound, tmp_path, monkeypatch):
     path = tmp_path / "altered"
     path.write_bytes(altered(sound[name], changes))

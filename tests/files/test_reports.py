@@ -123,7 +123,7 @@ REPORTS = st.integers(1, 200).flatmap(
 
 
 @given(REPORTS)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_reports_of_any_width_survive_every_format(tmp_path_factory, reports):
     num_bits, rows = reports
     folder = tmp_path_factory.mktemp("reports")
@@ -137,7 +137,7 @@ def test_reports_of_any_width_survive_every_format(tmp_path_factory, reports):
 
 
 @given(REPORTS)
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_packed_text_is_the_integer(reports):
     num_bits, rows = reports
     column = pa.array([f"{bits:0{num_bits}b}".encode() for _, bits in [(0, 0), *rows, (0, 0)]], pa.binary())

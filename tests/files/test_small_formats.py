@@ -82,7 +82,7 @@ HOLDINGS = st.lists(st.builds(rappor.Holding, TEXT, st.integers(0, 2), TEXT), ma
 
 
 @given(HOLDINGS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_values_survive(tmp_path_factory, holdings):
     path = tmp_path_factory.mktemp("values") / "values.csv.gz"
     cohorts = {one.client: one.cohort for one in holdings}  # a client has one
@@ -118,7 +118,7 @@ def test_a_bad_value_line_is_named(tmp_path, row, says):
 
 
 @given(st.integers(1, 4), st.integers(1, 9), st.data())
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_counts_survive(tmp_path_factory, cohorts, bits, data):
     totals = data.draw(st.lists(st.integers(0, 1 << 61), min_size=cohorts, max_size=cohorts))
     ones = [[data.draw(st.integers(0, total)) for _ in range(bits)] for total in totals]
@@ -138,7 +138,7 @@ def test_a_map_is_written_as_google_writes_it(tmp_path):
 
 
 @given(st.lists(TEXT, min_size=1, max_size=6), st.integers(2, 300), st.integers(1, 3), st.integers(1, 3), st.data())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_maps_survive(tmp_path_factory, names, bits, hashes, cohorts, data):
     shape = (cohorts, len(names), hashes)
     seed = data.draw(st.integers(0, 1 << 30))

@@ -21,7 +21,7 @@ def digests_of(strings):
     return np.array([OURS.digest(s) for s in strings], np.uint64)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.binary(max_size=200), max_size=70), st.integers(1, 300), st.data(), st.integers(1, 5))
 def test_positions_are_the_device_s(strings, num_bits, data, num_cohorts):
     ours, googles = data.draw(st.integers(1, min(num_bits, 20))), data.draw(st.integers(1, 16))
@@ -48,7 +48,7 @@ def test_high_cohorts_the_widest_and_strings_in_blocks(monkeypatch):
 ONE = 2**32
 EDGES = [0, 1, 2**31 - 1, 2**31, ONE - 1]
 SEEDS = st.lists(st.integers(0, (1 << 31) - 1), min_size=1, max_size=12)
-by_examples = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+by_examples = settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture(params=["compiled", "NumPy"])

@@ -43,7 +43,7 @@ def test_all_ones_carry_all_the_way(words):
             assert (count_bits(reports) == 70_001).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(SIZES),
     st.integers(1, 5) | st.just(16),

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.analysis.selection import clopper_pearson
@@ -67,7 +67,6 @@ def test_words_agree_with_the_same_words_only():
     assert stated("best h", "1").verdict == NEW
 
 
-@settings(deadline=None)  # its first call imports SciPy
 @given(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=20), st.integers(1, 10))
 def test_the_spread_of_runs_covers_their_mean_and_shrinks_with_averaging(runs, averaged):
     one, many = simulated("x", runs), simulated("x", runs, averaged=averaged + 1)

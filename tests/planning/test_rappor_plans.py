@@ -61,7 +61,7 @@ def sized(budgets, num_bits=128):
 
 
 @given(BUDGETS, st.integers(1, 4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_exact_epsilons_are_never_above_the_budgets_and_near_them(budgets, hashes):
     best = design(*budgets, num_bits=64, num_hashes=hashes, num_cohorts=1)
     assert best.epsilon_report <= budgets[0]
@@ -71,7 +71,7 @@ def test_exact_epsilons_are_never_above_the_budgets_and_near_them(budgets, hashe
 
 
 @given(BUDGETS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_one_hash_is_never_worse_than_more(budgets):
     found = [design(*budgets, num_bits=64, num_hashes=h, num_cohorts=1) for h in (1, 2, 3, 4)]
     errors = [variance(float(m.channel.keep_one), float(m.channel.raise_zero), h + 1) for h, m in enumerate(found)]

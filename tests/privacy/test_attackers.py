@@ -61,7 +61,7 @@ def test_a_hundred_coins_of_the_papers_third_section():
 
 
 @given(ones=st.integers(0, 2000), reports=st.integers(1, 2000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_thousands_of_reports_neither_overflow_nor_vanish(ones, reports):
     known = RAPPOR
     seen = [Report(0, 0b1111)] * min(ones, reports) + [Report(0, 0)] * max(0, reports - ones)

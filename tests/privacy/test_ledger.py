@@ -25,7 +25,7 @@ def account(built, *reports, metric="m"):
     return Account(metric, built.digest.hex(), terms_of(built), tuple(enumerate(reports)))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.sampled_from(sorted(MECHANISMS)), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(0, 4))
 def test_no_report_is_free_and_the_numbers_do_not_matter(kind, reports, which):
     built, more = MECHANISMS[kind], [*reports, 0]

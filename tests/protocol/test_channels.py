@@ -179,7 +179,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.floats(1e-6, 30), st.integers(-5, ONE))
 def test_the_least_noise_is_what_bisection_finds_wherever_one_looks_first(family, epsilon, near):
     promised, low, high = FAMILIES[family]

@@ -8,7 +8,7 @@ from itertools import repeat
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.protocol.domains import domain_from
@@ -50,7 +50,6 @@ def categories(draw):
 DOMAINS = st.one_of(bins(), integers(), categories())
 
 
-@settings(deadline=None)
 @given(DOMAINS)
 def test_the_canonical_form_survives_json_and_gives_the_domain_and_a_label_for_every_symbol_back(domain):
     written = json.loads(json.dumps(domain.canonical(), allow_nan=False))
@@ -61,7 +60,6 @@ def test_the_canonical_form_survives_json_and_gives_the_domain_and_a_label_for_e
     assert len(domain.labels) == domain.size == len(set(domain.labels))
 
 
-@settings(deadline=None)
 @given(bins(), st.floats(allow_nan=False, allow_infinity=False))
 def test_a_bin_owns_exactly_what_lies_between_its_edges(domain, value):
     """Against a linear search that was written from the sentence in the documentation."""
@@ -78,7 +76,6 @@ def test_a_bin_owns_exactly_what_lies_between_its_edges(domain, value):
     assert len(owners) == (value != domain.maximum)
 
 
-@settings(deadline=None)
 @given(bins())
 def test_an_edge_belongs_to_the_bin_above_and_the_float_below_it_to_the_bin_below(domain):
     first = int(domain.outside == "separate")
@@ -176,7 +173,6 @@ def test_one_bin_is_enough_when_the_outside_is_told_apart():
     assert Bins(0, 1, 1, "separate").labels == ("below 0.0", "[0.0, 1.0]", "above 1.0")
 
 
-@settings(deadline=None)
 @given(LIMITS, st.floats(-2e9, 2e9))
 def test_a_share_is_the_exact_place_in_the_range(limits, value):
     domain = Interval(*limits)

@@ -48,7 +48,7 @@ def test_the_laws_of_a_field(size):
     assert all(field.plus(a, 0) == a == field.times(a, 1) for a in numbers)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.sampled_from(POWERS), st.data())
 def test_products_are_those_of_polynomials(size, data):
     field = field_of(size)

@@ -268,7 +268,7 @@ texts = st.text(st.characters(max_codepoint=255), max_size=30)
 fields = st.lists(st.tuples(texts.map(str.lower).filter(lambda name: name.isascii()), texts), max_size=5).map(tuple)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.tuples(texts, texts, texts, texts), st.integers(200, 599), fields, st.binary(max_size=300))
 def test_a_message_is_read_as_it_was_written_whatever_it_is_padded_to(head, status, listed, body):
     request, response = Request(*head, listed, body), Response(status, listed, body)
@@ -278,7 +278,7 @@ def test_a_message_is_read_as_it_was_written_whatever_it_is_padded_to(head, stat
         assert (read_request(encoded[0]), read_response(encoded[1])) == (request, response)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=80))
 def test_whatever_is_read_is_a_message_or_refused(raw):
     for read in (read_request, read_response):

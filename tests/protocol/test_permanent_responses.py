@@ -15,7 +15,7 @@ secrets = st.binary(min_size=16, max_size=64)
 noise = st.one_of(st.sampled_from([0.25, 0.5, 0.75]), st.floats(0.01, 0.95))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(secrets, st.text(min_size=1, max_size=8), st.text(max_size=8), noise, st.sampled_from([9, 32, 128]))
 def test_ours_equal_their_twin(secret, metric, value, f, bits):
     built = mechanism("rappor", num_bits=bits, num_hashes=2, num_cohorts=5, f=f)
@@ -27,7 +27,7 @@ def test_ours_equal_their_twin(secret, metric, value, f, bits):
     assert device.permanent(value) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(secrets, st.text(max_size=8), noise, st.integers(0, 63), st.sampled_from([8, 16, 32]))
 def test_googles_equal_an_independent_client(secret, value, f, cohort, bits):
     built = mechanism("rappor", num_bits=bits, num_hashes=2, num_cohorts=64, f=f, hash_family="google-rappor-python")

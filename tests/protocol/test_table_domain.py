@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.gateway.readings import Alignment
@@ -33,7 +33,6 @@ PARTS = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(PARTS, min_size=2, max_size=3))
 def test_each_cell_has_one_symbol_and_one_label(parts):
     table = Table(tuple(parts), tuple("xyz"[: len(parts)]))

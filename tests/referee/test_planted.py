@@ -217,7 +217,6 @@ looks = settings(
     max_examples=MOST_STORIES,
     database=None,
     derandomize=True,
-    deadline=None,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

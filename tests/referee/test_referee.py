@@ -45,7 +45,6 @@ MANY = int(os.environ.get("OVERSTORY_STORIES", "1000"))
 pytestmark = pytest.mark.usefixtures("nothing_forbids")
 
 plays = settings(
-    deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )

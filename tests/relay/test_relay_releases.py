@@ -178,7 +178,7 @@ class Stubborn:
         return take_all(release) | {"taken": len(fates) - len(again), "again": again}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(fates=st.lists(st.sampled_from(["taken", "taken", "again", 413]), min_size=10, max_size=30))
 def test_every_release_is_completed_whatever_the_collector_says_of_some_messages(tmp_path_factory, fates):
     made = StagedRelay(tmp_path_factory.mktemp("relay"), RULES)

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.analysis.kinds import numbers
@@ -91,7 +91,6 @@ def estimated(randomizer, payloads):
     return (estimate_wave_mean if isinstance(randomizer, SquareWave) else estimate_mean)(randomizer, counts)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, Hybrid(1.0).payload_limit - 1), min_size=2, max_size=40))
 def test_counts_give_the_naive_mean(payloads):
     randomizer = Hybrid(1.0)

@@ -37,7 +37,7 @@ def least_squares(consistent, own):
     return solved[:-1]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(noisy_trees())
 def test_consistency_is_least_squares_over_the_tree(case):
     consistent, own = case
@@ -48,7 +48,7 @@ def test_consistency_is_least_squares_over_the_tree(case):
         assert np.allclose(found, np.bincount(nodes, leaves), atol=1e-8)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(noisy_trees(), st.data())
 def test_weights_say_what_each_node_contributes(case, data):
     consistent, own = case

@@ -33,7 +33,7 @@ def slow_table(channel, cells, num_bins):
     return np.array(table)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(2, 24), st.integers(1, 20), st.integers(1, (1 << 32) - 1), st.data())
 def test_the_table_is_the_exact_integral(positions, window, threshold, data):
     channel = WindowChannel(positions, window, Fraction(threshold, 1 << 32))
@@ -57,7 +57,7 @@ TABLES = st.integers(2, 6).flatmap(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TABLES, st.data())
 def test_every_step_climbs_and_rows_are_fitted_as_alone(rows, data):
     table = np.array(rows) / np.array(rows).sum(axis=0)

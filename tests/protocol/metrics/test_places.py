@@ -94,7 +94,7 @@ def parsed(text):
         return None
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow], deadline=None)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(DOCUMENTS)
 def test_every_key_is_found_and_nothing_else(text):
     document = parsed(text)

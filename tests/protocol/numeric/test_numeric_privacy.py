@@ -8,7 +8,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from overstory.privacy import statement
@@ -271,7 +271,6 @@ def test_terms_that_promise_nothing_are_refused(odds):
         terms_from_json({"kind": "odds", "odds": odds, "most_values": 4})
 
 
-@settings(deadline=None)
 @given(st.fractions(0, 1), st.integers(2, 1000))
 def test_a_position_is_the_nearest_or_the_owning_one(share, resolution):
     wave, hybrid = SquareWave(1.0, Interval(0, 1), resolution), Hybrid(1.0, Interval(0, 1), resolution)
@@ -305,7 +304,6 @@ def test_values_outside_are_clamped_or_refused(kind):
             kind(1.0, Interval(0, 1), bad)
 
 
-@settings(deadline=None)
 @given(st.integers(2, 1500), st.integers(2, 20))
 def test_a_tree_covers_every_symbol_once_at_each_level(size, branching):
     tree = RangeRandomizer(size, 1.0, branching)
