@@ -157,8 +157,10 @@ def _unpack(
     if end < form.size or zlib.crc32(raw[:end]) != TRAILER.unpack_from(raw, end)[0]:
         raise StoreError(f"stored {what} are damaged: their checksum does not match; restore a backup")
     version, width, _, *about = form.unpack_from(raw)
-    if version != VERSION or end != form.size + width * count(*about):
+    if version != VERSION:
         raise StoreError(f"stored {what} of version {version} cannot be read: upgrade overstory")
+    if end != form.size + width * count(*about):
+        raise StoreError(f"stored {what} are not as long as their header says: another build wrote them")
     return tuple(about), np.frombuffer(raw[form.size : end], f"<u{width}")
 
 
