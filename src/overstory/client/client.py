@@ -51,7 +51,7 @@ class Client:
     registry
         The metric registry that the program was built with: a file, a package's too, or a `MetricRegistry`.
     server
-        The collector's address, or a `Collector` that says how reports travel; None: reports are queued, and not sent.
+        The collector's address; None: reports are queued, and not sent. A gateway gives its way to send in its place.
     token
         The application's write token.
     state
@@ -198,8 +198,8 @@ class Client:
         Parameters
         ----------
         timeout
-            Upper bound in seconds for writing and sending together; a request of a `Collector` that has begun by then
-            is waited for.
+            Upper bound in seconds for writing and sending together; a gateway's request that has begun by then is
+            waited for.
         """
         written: Mapping[str, int] = {}
         sent: Round | None = None
